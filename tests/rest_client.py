@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import http.client
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -16,9 +17,11 @@ from rest_document import check_answer
 
 import icecore
 from icecore.engine.server.application import application
-from icecore.engine.server.listening.http_server import HttpServer
+from icecore.engine.server.listening.http_server import HttpServer, listening_socket
 from icecore.engine.server.wire.serving import ServerSettings
 
+COMMAND = [sys.executable, "-c", "from icecore.engine.cli.main import main; main()"]
+"""The command icecore."""
 SCHEMA = {
     "type": "struct",
     "schema-id": 0,
@@ -85,8 +88,9 @@ class RestClient:
 @contextlib.contextmanager
 def served(catalog: icecore.Catalog, settings: ServerSettings | None = None) -> Iterator[RestClient]:
     """A client of a server that runs as long as the block."""
-    server = HttpServer(application(catalog, settings), "127.0.0.1", 0)
-    port = server.port
+    listening = listening_socket("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    server = HttpServer(application(catalog, settings), listening)
     thread = threading.Thread(target=server.answer, daemon=True)
     thread.start()
     while not server.started and thread.is_alive():

@@ -1,4 +1,4 @@
-"""The server as a process: it listens until it is told to end, and answers what was begun."""
+"""The server as processes: they listen until they are told to end, and answer what was begun."""
 
 from __future__ import annotations
 
@@ -6,11 +6,38 @@ import ipaddress
 import os
 import socket
 from collections.abc import Iterable
+from functools import partial
 
-from icecore.engine.catalog.catalog import open_catalog
+from attrs import frozen
+
+from icecore.engine.catalog.catalog import Catalog, open_catalog
 from icecore.engine.errors import ValidationError
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.wire.serving import DEFAULT_PORT, ServerSettings
+
+
+@frozen
+class _Served:
+    """A warehouse as each process that serves it has to know it."""
+
+    path: str
+    settings: ServerSettings | None
+    location_roots: tuple[str, ...] | None
+    certificate: str | None
+    key: str | None
+
+    def open(self) -> Catalog:
+        roots = self.location_roots
+        return open_catalog(self.path, location_roots=roots, unique_locations=roots is not None)
+
+    def answer(self, listening: socket.socket) -> None:
+        """Answers at a socket until the process is told to end."""
+        from icecore.engine.server.application import application
+        from icecore.engine.server.listening.http_server import HttpServer, Tls
+
+        tls = None if self.certificate is None else Tls(self.certificate, self.key)
+        with self.open() as catalog:
+            HttpServer(application(catalog, self.settings), listening, tls).answer()
 
 
 def serve(
@@ -21,26 +48,43 @@ def serve(
     settings: ServerSettings | None = None,
     location_roots: Iterable[str] | None = (),
     without_tokens: bool = False,
+    workers: int = 1,
+    tls_certificate: str | os.PathLike[str] | None = None,
+    tls_key: str | os.PathLike[str] | None = None,
 ) -> None:
     """Serves the warehouse of a folder as an Iceberg REST catalog until the process is told to end.
 
     Port 0 takes a free one; the address is printed once it listens. Clients may have tables in the warehouse's folder
-    and in `location_roots`, each in a place of its own; None lets them be anywhere. Raises StorageError, ReadOnlyError,
-    MissingDependencyError, and ValidationError for an address beyond this machine where the warehouse has no tokens,
-    unless it is to be served `without_tokens`.
+    and in `location_roots`, each in a place of its own; None lets them be anywhere. Several `workers` are processes at
+    one address. With the PEM files of a certificate and its key it speaks TLS. Raises StorageError, ReadOnlyError,
+    MissingDependencyError, and ValidationError for an address that can't be had, for TLS files that can't be used, and
+    for an address beyond this machine where the warehouse has no tokens, unless it is to be served `without_tokens`.
     """
-    from icecore.engine.server.application import application
-    from icecore.engine.server.listening.http_server import HttpServer
+    from icecore.engine.server.listening.http_server import Tls, listening_socket
+    from icecore.engine.server.listening.worker_processes import WorkerProcesses
 
-    with open_catalog(path, location_roots=location_roots, unique_locations=location_roots is not None) as catalog:
+    if workers < 1:
+        raise ValidationError(f"workers must be a whole number from 1, found {workers}")
+    if tls_key is not None and tls_certificate is None:
+        raise ValidationError("a key for TLS needs its certificate")
+    certificate, key = (None if file is None else os.fspath(file) for file in (tls_certificate, tls_key))
+    if certificate is not None:
+        Tls(certificate, key).check()
+    roots = None if location_roots is None else tuple(location_roots)
+    served = _Served(os.fspath(path), settings, roots, certificate, key)
+    with served.open() as catalog:
         if not (without_tokens or AccessTokens(catalog._warehouse.store).are_used or _is_loopback(host)):
             raise ValidationError(
                 f"{host} is reached from other machines, and the warehouse has no tokens: make one by `icecore token "
                 "create`, or say --without-tokens"
             )
-        server = HttpServer(application(catalog, settings), host, port)
-        print(f"http://{host}:{server.port}", flush=True)
-        server.answer()
+    with listening_socket(host, port) as listening:
+        scheme = "http" if certificate is None else "https"
+        print(f"{scheme}://{host}:{listening.getsockname()[1]}", flush=True)
+        if workers == 1:
+            served.answer(listening)
+        else:
+            WorkerProcesses(partial(served.answer, listening), workers).run()
 
 
 def _is_loopback(host: str) -> bool:

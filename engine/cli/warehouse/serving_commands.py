@@ -8,9 +8,12 @@ from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.verbs import examples
 
 
-@click.command(epilog=examples("icecore serve", "icecore serve --port 8181"))
+@click.command(epilog=examples("icecore serve", "icecore serve --port 8181 --workers 4"))
 @click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", type=int, metavar="PORT", default=8181, show_default=True, help="Its port; 0 takes a free one.")
+@click.option("--workers", type=click.IntRange(1), metavar="N", default=1, help="Processes that share the address.")
+@click.option("--tls-certificate", metavar="FILE", help="Speak TLS, by this certificate (PEM).")
+@click.option("--tls-key", metavar="FILE", help="Its key, where that is in another file.")
 @click.option("--plan-scans", is_flag=True, help="Tell clients to have their scans planned here.")
 @click.option(
     "--location-root", "location_roots", metavar="FOLDER", multiple=True, help="A folder tables may be in too."
@@ -24,6 +27,9 @@ def serve(
     settings: Settings,
     host: str,
     port: int,
+    workers: int,
+    tls_certificate: str | None,
+    tls_key: str | None,
     plan_scans: bool,
     location_roots: tuple[str, ...],
     any_location: bool,
@@ -45,4 +51,14 @@ def serve(
         makes_namespaces=create_namespaces,
     )
     roots = None if any_location else location_roots
-    listen(settings.path, host=host, port=port, settings=told, location_roots=roots, without_tokens=without_tokens)
+    listen(
+        settings.path,
+        host=host,
+        port=port,
+        settings=told,
+        location_roots=roots,
+        without_tokens=without_tokens,
+        workers=workers,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+    )

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import signal
 import socket
+import ssl
+import threading
 from typing import TYPE_CHECKING
 
+from attrs import frozen
+
 from icecore.engine.common.optional_packages import needs
+from icecore.engine.errors import ValidationError
 
 with needs("uvicorn", "icecore[server]"):
     import uvicorn
@@ -14,27 +21,71 @@ with needs("uvicorn", "icecore[server]"):
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+BACKLOG = 2048
+
+
+@frozen
+class Tls:
+    """The files of a certificate and its key, which may be in the same file."""
+
+    certificate: str
+    key: str | None = None
+
+    def check(self) -> None:
+        """Raises ValidationError for files that can't be used."""
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self.certificate, self.key)
+        except (OSError, ValueError) as e:
+            raise ValidationError(f"the certificate {self.certificate} can't be used with its key: {e}") from e
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address; port 0 takes a free one. Raises ValidationError where it can't be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(address)
+            made.listen(BACKLOG)
+        except BaseException:
+            made.close()
+            raise
+    except (OSError, OverflowError) as e:
+        raise ValidationError(f"can't listen at {host}:{port}: {e}") from e
+    return made
+
 
 class HttpServer(uvicorn.Server):
-    """A server of the application, listening at an address; port 0 takes a free one."""
+    """A server of the application at a socket that listens."""
 
     patience_s = 5.0
     """How long a client may take nothing of its answer before it is cut off, once the server is to end."""
 
-    def __init__(self, app: Starlette, host: str, port: int) -> None:
-        super().__init__(uvicorn.Config(app, host, port, log_level="warning", lifespan="on"))
+    def __init__(self, app: Starlette, listening: socket.socket, tls: Tls | None = None) -> None:
+        config = uvicorn.Config(app, log_level="warning", lifespan="on", backlog=BACKLOG)
+        if tls is not None:
+            config.ssl_certfile, config.ssl_keyfile = tls.certificate, tls.key
+        super().__init__(config)
         self._app = app
-        self.socket = self.config.bind_socket()
-        self.socket.listen(self.config.backlog)
-
-    @property
-    def port(self) -> int:
-        """The port that it listens at."""
-        return int(self.socket.getsockname()[1])
+        self._listening = listening
 
     def answer(self) -> None:
         """Answers until the process is told to end, or `should_exit` is set."""
-        self.run([self.socket])
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                # What uvicorn raises again when it has ended: there is nothing more to do.
+                signal.signal(number, lambda *_: None)
+        self.run([self._listening])
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if (parent := multiprocessing.parent_process()) is not None:
+            # Of a parent that is gone there is nobody who could end it.
+            asyncio.get_running_loop().add_reader(parent.sentinel, self._end)
+
+    def _end(self) -> None:
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.state.serving.feed.end()

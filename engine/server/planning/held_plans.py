@@ -1,20 +1,32 @@
-"""The plans that clients were given an id of, as what was asked for: a plan is made again from that."""
+"""The plans that clients were given an id of, as what was asked for: a plan is made again from that.
+
+An id says it, so that any process that serves the warehouse can; only what is too long for a path is held here.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import uuid
+import zlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
 from icecore.engine.common.fork_safety import Lock
+from icecore.engine.common.json_reader import get, loads
+from icecore.engine.errors import ValidationError
+from icecore.engine.server.planning.deep_json import any_depth
 from icecore.engine.server.planning.scan_request import ScanRequest
 
 if TYPE_CHECKING:
     from icecore.engine.server.planning.task_texts import TaskWriter
 
 MOST_HELD = 1_000
+MOST_OF_ID = 4_000
+MOST_TOLD = 2**20
+WHERE = "the plan's id"
 
 
 @frozen
@@ -24,12 +36,33 @@ class HeldPlan:
     stream: str
     request: ScanRequest
 
+    def id(self) -> str:
+        """The id that says it, which `of_id` reads."""
+        told = {"table": self.stream, "scan": self.request.to_dict(), "made": uuid.uuid4().hex}
+        # Without padding, which some clients escape in a path.
+        return base64.urlsafe_b64encode(zlib.compress(any_depth(told))).decode().rstrip("=")
+
+    @classmethod
+    def of_id(cls, plan_id: str) -> HeldPlan | None:
+        """The plan that an id says, None for one that says none."""
+        try:
+            told = loads(
+                zlib.decompressobj().decompress(
+                    base64.urlsafe_b64decode(plan_id + "=" * (-len(plan_id) % 4)), MOST_TOLD
+                ),
+                WHERE,
+            )
+            return cls(get(told, "table", str, WHERE), ScanRequest.of(get(told, "scan", dict, WHERE)))
+        except (ValidationError, zlib.error, binascii.Error, ValueError):
+            return None
+
 
 @define(eq=False)
 class HeldPlans:
-    """The last plans by their ids, for any number of threads, and the writer of their files."""
+    """The last plans whose ids don't say them, those that were let go, and the writer of files; for all threads."""
 
     _held: OrderedDict[str, HeldPlan] = field(factory=OrderedDict)
+    _gone: OrderedDict[str, None] = field(factory=OrderedDict)
     _writer: TaskWriter | None = None
     _lock: Lock = field(factory=Lock)
 
@@ -44,23 +77,32 @@ class HeldPlans:
             return self._writer
 
     def hold(self, stream: str, request: ScanRequest) -> str:
-        """Holds a plan, and lets the oldest ones go; the id of the plan."""
+        """The id of a plan; where that can't say it, the plan is held, and the oldest ones are let go."""
+        plan = HeldPlan(stream, request)
+        if len(plan_id := plan.id()) <= MOST_OF_ID:
+            return plan_id
         plan_id = str(uuid.uuid4())
         with self._lock:
-            self._held[plan_id] = HeldPlan(stream, request)
+            self._held[plan_id] = plan
             while len(self._held) > MOST_HELD:
                 self._held.popitem(last=False)
         return plan_id
 
     def find(self, plan_id: str) -> HeldPlan | None:
-        """The plan of an id, None where it is not held any more."""
+        """The plan of an id, None where there is none any more."""
         with self._lock:
-            return self._held.get(plan_id)
+            if plan_id in self._gone:
+                return None
+            held = self._held.get(plan_id)
+        return HeldPlan.of_id(plan_id) if held is None else held
 
     def drop(self, plan_id: str) -> None:
-        """Lets a plan go, if it is held."""
+        """Lets a plan go; one that its id says may still be made by other processes."""
         with self._lock:
             self._held.pop(plan_id, None)
+            self._gone[plan_id[:MOST_OF_ID]] = None
+            while len(self._gone) > MOST_HELD:
+                self._gone.popitem(last=False)
 
     def close(self) -> None:
         """Closes DuckDB, if it was needed."""

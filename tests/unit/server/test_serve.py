@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import http.client
+import shutil
 import signal
+import socket
+import ssl
 import subprocess
-import sys
 import threading
+import urllib.request
 from pathlib import Path
 
-from rest_client import Reply, RestClient
+import pytest
+from rest_client import COMMAND, Reply, RestClient
 
 import icecore
+from icecore.engine.errors import ValidationError
+from icecore.engine.server.serve import serve
 
-COMMAND = [sys.executable, "-c", "from icecore.engine.cli.main import main; main()"]
+
+def is_listening(port: int) -> bool:
+    """Whether anybody answers a new connection."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=60).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_a_server_answers_from_its_first_word_to_its_last(tmp_path: Path) -> None:
@@ -33,8 +47,40 @@ def test_a_server_answers_from_its_first_word_to_its_last(tmp_path: Path) -> Non
             thread.start()
         for thread in threads:
             thread.join()
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(timeout=60) in (0, -signal.SIGTERM)
-    assert [r.status for r in replies] == [200] * 9
-    with icecore.open(tmp_path / "w") as catalog:
-        assert len(catalog.load_namespace_properties("ns")) == 9 and catalog.verify().problems == ()
+        with icecore.open(tmp_path / "w") as catalog:
+            with catalog._warehouse.store.write():
+                # It waits for this lock, and was sent whole before the other request.
+                slow = http.client.HTTPConnection("127.0.0.1", rest.port, timeout=60)
+                slow.request("POST", "/v1/namespaces/ns/properties", '{"updates": {"slow": "v"}}')
+                assert rest.get("/v1/config").status == 200
+                server.send_signal(signal.SIGTERM)
+                while is_listening(rest.port):
+                    pass
+            replies.append(Reply(slow.getresponse().status, {}, b""))
+            slow.close()
+            assert server.wait(timeout=60) == 0
+            assert [r.status for r in replies] == [200] * 10
+            assert len(catalog.load_namespace_properties("ns")) == 10 and catalog.verify().problems == ()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_clients_are_served_over_tls(tmp_path: Path) -> None:
+    """A certificate and a key that don't belong together are refused before anything listens."""
+    made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost"
+    for name in ("a", "b"):
+        files = ["-keyout", str(tmp_path / f"{name}.key"), "-out", str(tmp_path / f"{name}.pem")]
+        subprocess.run([*made.split(), "-addext", "subjectAltName=IP:127.0.0.1", *files], check=True)
+    with pytest.raises(ValidationError, match="can't be used"):
+        serve(tmp_path / "w", tls_certificate=tmp_path / "a.pem", tls_key=tmp_path / "b.key")
+    options = ["--port", "0", "--tls-certificate", str(tmp_path / "a.pem"), "--tls-key", str(tmp_path / "a.key")]
+    command = [*COMMAND, "--warehouse", str(tmp_path / "w"), "serve", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            uri = server.stdout.readline().strip()
+            trusted = ssl.create_default_context(cafile=tmp_path / "a.pem")
+            with urllib.request.urlopen(f"{uri}/v1/config", context=trusted) as answer:
+                assert (uri.partition("//")[0], answer.status) == ("https:", 200)
+        finally:
+            server.terminate()
+        assert server.wait(timeout=60) == 0

@@ -1,0 +1,87 @@
+"""Several processes that serve one warehouse at one address: what one does the others see at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rest_client import COMMAND, RestClient, make_table
+
+import icecore
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes are found in /proc")
+TABLE = "/v1/namespaces/ns/tables/t"
+
+
+def workers_of(pid: int) -> set[int]:
+    """The workers of a server."""
+    found = set()
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(OSError):
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.add(int(child))
+    return found
+
+
+@contextlib.contextmanager
+def ended(server: subprocess.Popen[str]) -> Iterator[None]:
+    """A block after which the process is gone, whatever happens in it."""
+    try:
+        yield
+    finally:
+        server.kill()
+
+
+@contextlib.contextmanager
+def only(worker: int, of: set[int]) -> Iterator[None]:
+    """A block in which one of the workers answers, as the others are stopped."""
+    others = of - {worker}
+    for other in others:
+        os.kill(other, signal.SIGSTOP)
+        while Path(f"/proc/{other}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            pass
+    try:
+        yield
+    finally:
+        for other in others:
+            os.kill(other, signal.SIGCONT)
+
+
+def test_workers_are_as_one_server(tmp_path: Path) -> None:
+    """Commits, loads by ETag, idempotency keys and plans; one that dies is replaced, and all end with the parent."""
+    command = [*COMMAND, "--warehouse", str(tmp_path / "w"), "serve", "--port", "0", "--workers", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, ended(server):
+        assert server.stdout is not None
+        rest = RestClient(int(server.stdout.readline().rsplit(":", 1)[1]))
+        make_table(rest)
+        one, other = pair = workers_of(server.pid)
+        change = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "1"}}]}
+        key = "0190a5e5-0000-7000-8000-000000000001"
+        with only(one, pair):
+            etag = rest.get(TABLE).headers["etag"]
+        with only(other, pair):
+            assert rest.get(TABLE, if_none_match=etag).status == 304
+            made = rest.post(TABLE, change, idempotency_key=key)
+            plan = rest.post(f"{TABLE}/plan", {}).json
+        with only(one, pair):
+            assert rest.get(TABLE, if_none_match=etag).json["metadata"]["properties"]["k"] == "1"
+            assert rest.post(TABLE, change, idempotency_key=key).json == made.json
+            assert rest.get(f"{TABLE}/plan/{plan['plan-id']}").json == plan
+            assert rest.post(TABLE, {**change, "updates": [], "x": 1}, idempotency_key=key).status in (400, 409, 422)
+        os.kill(one, signal.SIGKILL)
+        while not (new := workers_of(server.pid) - pair):
+            pass
+        with only(new.pop(), {other, *new}):
+            assert rest.get(TABLE).json["metadata"]["properties"]["k"] == "1"
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(timeout=60) == 0
+        assert not Path(f"/proc/{other}").exists()
+    with icecore.open(tmp_path / "w") as catalog:
+        assert [r["kind"] for r in catalog.log().to_pylist()][-2:] == ["table.created", "table.committed"]
+        assert catalog.verify().problems == ()
