@@ -23,7 +23,7 @@ help:
 	@echo "make fuzz    Java, PyIceberg and we change one table in turns, for ten minutes (needs java, javac and mvn);"
 	@echo "             then the property tests with new examples"
 	@echo "make interop the REST compatibility kit again, with all scans planned by the server (needs java and mvn)"
-	@echo "make bench   the figures of README.md and docs/figures.md, PyIceberg beside us"
+	@echo "make bench   the figures of README.md and docs/figures.md, PyIceberg and Java beside us"
 	@echo "make clean   remove what these made"
 
 demo: $(READY)
@@ -61,6 +61,9 @@ interop: $(TOOLS)
 TABLES ?= bench/data/t10k bench/data/t100k bench/data/t1m
 MAKE_TABLE ?= ../shared/tools/make_table.py
 
+# The class path of Java's own REST server, from Maven Central; without Maven it is left out.
+JAVA := bench/data/java-server.classpath
+
 bench: $(TOOLS) $(TABLES)
 	$(BIN)/python bench/commits.py
 	$(BIN)/python bench/plans.py $(TABLES)
@@ -69,9 +72,16 @@ bench: $(TOOLS) $(TABLES)
 	$(BIN)/python bench/questions.py
 	$(BIN)/python bench/audit.py
 	$(BIN)/python bench/query.py
+	$(BIN)/python bench/planning_server.py
+	-$(MAKE) $(JAVA)
+	$(BIN)/python bench/server.py --java $(JAVA)
 	$(MAKE) bench-spark
 	$(BIN)/python bench/report.py
 	$(BIN)/python bench/plot.py
+
+$(JAVA): bench/java/pom.xml
+	@mkdir -p bench/data && mvn --quiet --batch-mode --file $< \
+		org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath -Dmdep.outputFile=$(CURDIR)/$@
 
 # Iceberg's newest runtime is for an older Spark than the newest one, so both run on that, in an environment of its own.
 bench-spark: bench/data/spark-of-the-runtime

@@ -90,6 +90,34 @@ def faults(found: dict[str, Any]) -> Iterator[str]:
     )
 
 
+def server(results: dict[str, Any]) -> Iterator[str]:
+    yield "| over 16 connections | " + " | ".join(f"{name} | CPU | 50 %, 99 % within" for name in results) + " |"
+    yield "|---" * (1 + 3 * len(results)) + "|"
+    for case in results["icecore"]:
+        rows = [of[case] for of in results.values()]
+        cells = [
+            f"{r['per_s']:,.0f}/s | {r['server_cpu_ms']:.2f} ms | {r['p50_ms']:,.1f} ms, {r['p99_ms']:,.0f} ms"
+            for r in rows
+        ]
+        yield f"| {case} | " + " | ".join(cells) + " |"
+
+
+def planning_server(found: dict[str, Any]) -> Iterator[str]:
+    one = found["selective"]
+    yield "| plan over HTTP | time | CPU of the server | |"
+    yield "|---|---|---|---|"
+    yield (
+        f"| one file of {found['files']:,} | {one['median_ms']:.0f} ms, the best {one['best_ms']:.0f} ms | "
+        f"{one['server_cpu_ms']:.0f} ms | |"
+    )
+    for clients in (1, 4):
+        of = found[f"all_by_{clients}_clients"]
+        yield (
+            f"| all of them, in {of['parts']} parts, by {clients} at once | {of['wall_s']:.1f} s | "
+            f"{of['server_cpu_s']:.1f} s | {of['megabytes']:,.0f} MB; {of['server_peak_mb']:,.0f} MB of memory |"
+        )
+
+
 def figures() -> str:
     """The section of docs/figures.md as text."""
     made, planned, cases = load("commits"), load("plans"), load("planning")
@@ -112,6 +140,13 @@ def figures() -> str:
         "![CPU of a plan by the number of files](../bench/results/plans.svg)",
         "",
         *planning(cases["results"]),
+        "",
+        "The server beside Java's own REST server, Iceberg's test fixture, on the same disk: good answers a second,",
+        "CPU of the server for each, and how long half and 99 % took at most. A commit sets a property.",
+        "",
+        *server(load("server")["results"]),
+        "",
+        *planning_server(load("planning_server")["results"]),
         "",
         "A run of `make fault`, which kills, starves and damages warehouses:",
         "",
