@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ from icecore.engine.log.reader import EVENTS, LAST_POSITION, EventReader
 from icecore.engine.log.request_keys import CARRIED_OUT, RequestKeys
 from icecore.engine.log.sqlite_file import DEFAULT_LOCK_TIMEOUT_S, SETTINGS, Result, run_script
 from icecore.engine.queries.named_queries import query
+from icecore.engine.storage.late_files import LateFiles
 
 MODELS = "log/read_models.sql"
 SCHEMA = "log/schema.sql"
@@ -42,6 +44,10 @@ FORGETTING = "forgetting"
 RELOCATIONS = "relocations"
 FOLDERS_KNOWN = "table-folders-known"
 """The key in `warehouse` of the position up to which `table_folder` is whole."""
+
+
+ONE_BY_ONE_S = 60.0
+"""For how long files are made durable one by one after it failed for several: then it is known whose they are."""
 
 
 def event_columns(*, is_log: bool) -> str:
@@ -81,6 +87,7 @@ class EventStore(EventReader):
         super().__init__(path, create=create, read_only=read_only, lock_timeout_s=lock_timeout_s, durable=durable)
         self._relocations: Relocations | None = None
         self._has_read_models = False
+        self._one_by_one_until = 0.0
         self.request_keys = RequestKeys(self)
         self.groups = WriteGroups(self._write_group, lock_timeout_s)
         with self._translated("open"):
@@ -197,7 +204,7 @@ class EventStore(EventReader):
             events.extend(transaction.events)
             return result
 
-        with self._begun(events):
+        with self._begun(events), self._files_made_durable():
             begun_at = self.head()[0]
             first.run(write)
             while (part := following()) is not None:
@@ -205,6 +212,34 @@ class EventStore(EventReader):
         for request in requests:
             if request is not None:
                 request.is_stored = True
+
+    @contextlib.contextmanager
+    def _files_made_durable(self) -> Iterator[None]:
+        """A context whose `late_files` are durable at its end, all at once. Raises StorageError."""
+        late = self._local.late_files = LateFiles()
+        late.takes_more = time.monotonic() >= self._one_by_one_until
+        try:
+            yield
+            self.settle_files()
+        finally:
+            late.close()
+            self._local.late_files = None
+
+    @property
+    def late_files(self) -> LateFiles | None:
+        """The files that this thread's transaction makes durable before its COMMIT; None where each is so at once."""
+        late: LateFiles | None = getattr(self._local, "late_files", None)
+        return late
+
+    def settle_files(self) -> None:
+        """Makes what was written so far durable, and what comes as it is written. Raises StorageError."""
+        if (late := self.late_files) is not None:
+            late.takes_more = False
+            try:
+                late.settle()
+            except StorageError:
+                self._one_by_one_until = time.monotonic() + ONE_BY_ONE_S
+                raise
 
     def _write_beside(self, part: Part, write: Callable[[Callable[[WriteTransaction], Any]], Any]) -> None:
         """Writes a part after others; what it raises takes it back alone, unless SQLite took back all of them."""

@@ -14,12 +14,18 @@ import os
 import uuid
 from typing import IO
 
+from icecore.engine.storage.late_files import LateFiles
+
 SUFFIX = ".tmp"
 _ATTEMPTS = 3
 
 
-def put_file(path: str, data: bytes, *, scratch: str | None, replace: bool, durable: bool) -> None:
+def put_file(
+    path: str, data: bytes, *, scratch: str | None, replace: bool, durable: bool, late: LateFiles | None = None
+) -> None:
     """Puts a whole local file in place, in a folder that is there; its bytes are on the disk before it has its name.
+
+    A new one among `late` files has its name before.
 
     It is written in the folder `scratch`, or beside its place where that is None or on another file system. Without
     `replace`, raises FileExistsError where there is a file already. Raises OSError.
@@ -27,7 +33,7 @@ def put_file(path: str, data: bytes, *, scratch: str | None, replace: bool, dura
     for attempt in range(_ATTEMPTS):
         folder = _folder_for(path, scratch)
         try:
-            _put(path, data, folder, replace, durable)
+            _put(path, data, folder, replace, durable, late)
             return
         except FileNotFoundError:
             # Somebody swept between our making the file and our locking it; a lost folder stays an error.
@@ -72,19 +78,23 @@ def _folder_for(path: str, scratch: str | None) -> str:
         return beside
 
 
-def _put(path: str, data: bytes, folder: str, replace: bool, durable: bool) -> None:
+def _put(path: str, data: bytes, folder: str, replace: bool, durable: bool, late: LateFiles | None) -> None:
+    if late is not None and (not durable or not late.takes_more or os.path.lexists(path)):
+        late = None
     temporary = os.path.join(folder, f".{os.path.basename(path)[:100]}.{uuid.uuid4().hex}{SUFFIX}")
     with open(temporary, "xb") as f:
         try:
             _lock(f)
             f.write(data)
             f.flush()
-            if durable:
+            if durable and late is None:
                 os.fsync(f.fileno())
             if replace:
                 os.replace(temporary, path)
             else:
                 os.link(temporary, path)
+            if late is not None:
+                late.add(path, f.fileno())
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)

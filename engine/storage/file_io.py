@@ -22,6 +22,7 @@ from icecore.engine.errors import (
     ValidationError,
 )
 from icecore.engine.storage.atomic_write import put_file
+from icecore.engine.storage.late_files import LateFiles, sync_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -166,15 +167,18 @@ class Storage:
             filesystem, inner = self._remote(target)
             return filesystem.open_output_stream(inner)
 
-    def write_atomic(self, location: str, data: bytes) -> None:
-        """Puts a whole file in place: a reader sees the old content or the new one, never a part."""
-        self._write(location, data, replace=True)
+    def write_atomic(self, location: str, data: bytes, late: LateFiles | None = None) -> None:
+        """Puts a whole file in place: a reader sees the old content or the new one, never a part.
+
+        It is durable then, or when the `late` files are.
+        """
+        self._write(location, data, replace=True, late=late)
 
     def create(self, location: str, data: bytes) -> None:
         """Puts a whole new file in place. Raises FileExistsInStorageError where one is there already."""
         self._write(location, data, replace=False)
 
-    def _write(self, location: str, data: bytes, *, replace: bool) -> None:
+    def _write(self, location: str, data: bytes, *, replace: bool, late: LateFiles | None = None) -> None:
         self.check_writable(location)
         target = self.resolve(location)
         with translated(location, "write"):
@@ -188,7 +192,7 @@ class Storage:
                 return
             folder = os.path.dirname(path)
             self._make_folder(folder)
-            put_file(path, data, scratch=self.scratch, replace=replace, durable=self.durable)
+            put_file(path, data, scratch=self.scratch, replace=replace, durable=self.durable, late=late)
 
     def make_folder(self, location: str) -> None:
         """Makes a local folder and those above it; a store of objects has none. Raises StorageError, ReadOnlyError."""
@@ -203,15 +207,18 @@ class Storage:
         path = self.local_path(location)
         if path is not None and self.durable:
             with translated(location, "sync"):
-                _fsync(path)
-                _fsync(os.path.dirname(path))
+                sync_path(path)
+                sync_path(os.path.dirname(path))
 
-    def sync_folder(self, location: str) -> None:
-        """Makes the names of the files that were put into a local folder durable."""
+    def sync_folder(self, location: str, late: LateFiles | None = None) -> None:
+        """Makes the names of the files that were put into a local folder durable, now or when the `late` files are."""
         path = self.local_path(location)
         if path is not None and self.durable:
+            if late is not None and late.takes_more:
+                late.add_folder(path)
+                return
             with translated(location, "sync"):
-                _fsync(path)
+                sync_path(path)
 
     def _make_folder(self, path: str) -> None:
         """Makes a folder and those above it; a new folder's name is made durable in the one that holds it."""
@@ -223,7 +230,7 @@ class Storage:
         with contextlib.suppress(FileExistsError):
             os.mkdir(path)
         if self.durable and parent:
-            _fsync(parent)
+            sync_path(parent)
 
     def size(self, location: str) -> int:
         """The size of a file in bytes. Raises MissingFileError, StorageError."""
@@ -289,11 +296,3 @@ def _is_missing(info: pyarrow.fs.FileInfo) -> bool:
     import pyarrow.fs
 
     return bool(info.type == pyarrow.fs.FileType.NotFound)
-
-
-def _fsync(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

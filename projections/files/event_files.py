@@ -227,7 +227,7 @@ class EventFiles:
         if exclusive:
             create_same(storage, location, data, self._store.relocations.since(event.position))
         else:
-            storage.write_atomic(location, data)
+            storage.write_atomic(location, data, self._store.late_files)
         self._lengths[location] = len(data)
         return WrittenFile(location, kind, len(data), hashlib.sha256(data).hexdigest(), event.position)
 

@@ -80,6 +80,8 @@ class FileFollower:
     def _publish(self, state: TableState, event: Event, before: TableState | None, storage: Storage) -> None:
         strict = is_file_system(state)
         if strict:
+            # Other writers see its version before COMMIT, and read what it names.
+            self.store.settle_files()
             self.materializer.claim_version(event, before, state, storage)
         head = self._head(state.stream)
         try:

@@ -113,7 +113,7 @@ class Materializer:
             if base is None:
                 self._restore_kept(events, state, storage)
         for folder in sorted({f.location.rsplit("/", 1)[0] for f in written if f.kind != FOREIGN_METADATA}):
-            storage.sync_folder(folder)
+            storage.sync_folder(folder, self._store.late_files)
         done = 0 if state is None else state.position
         written += (f for e in events if e.position <= done for f in given_files(e))
         return Advance(stream, base, state, tuple(written), forgotten)

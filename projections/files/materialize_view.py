@@ -12,6 +12,7 @@ from icecore.engine.log.store import EventStore
 from icecore.engine.metadata.view_builder import metadata_codec
 from icecore.engine.metadata.view_fold import ViewState, evolve_view
 from icecore.engine.storage.file_io import Storage
+from icecore.engine.storage.late_files import LateFiles
 from icecore.projections.files.event_files import foreign_file
 from icecore.projections.files.pointers import WrittenFile, move_pointers
 
@@ -40,7 +41,7 @@ def write_view(
     for event in store.stream_events(stream, base.stream_version if base else 0):
         state = evolve_view(state, event)
         if event.kind in (VIEW_CREATED, VIEW_COMMITTED, VIEW_RELOCATED):
-            written.append(_write_metadata(event, state, storage))
+            written.append(_write_metadata(event, state, storage, store.late_files))
         elif event.kind == VIEW_ADOPTED:
             adopted = event
             written.append(foreign_file(event))
@@ -52,8 +53,9 @@ def write_view(
     return state, written
 
 
-def _write_metadata(event: Event, state: ViewState, storage: Storage) -> WrittenFile:
+def _write_metadata(event: Event, state: ViewState, storage: Storage, late: LateFiles | None) -> WrittenFile:
     data = compress(state.metadata.to_json(), metadata_codec(state.metadata.properties))
-    storage.write_atomic(state.metadata_location, data)
+    storage.write_atomic(state.metadata_location, data, late)
+    storage.sync_folder(state.metadata_location.rsplit("/", 1)[0], late)
     digest = hashlib.sha256(data).hexdigest()
     return WrittenFile(state.metadata_location, "metadata", len(data), digest, event.position)

@@ -22,6 +22,7 @@ import icecore.engine.relocate.clone_warehouse as clone_module
 import icecore.engine.relocate.move_warehouse as move_module
 import icecore.engine.storage.atomic_write as scratch_module
 import icecore.engine.storage.file_io as storage_module
+import icecore.engine.storage.late_files as late_module
 from icecore.engine.storage.file_io import Storage
 
 Act = Callable[[str], None]
@@ -61,7 +62,7 @@ class Steps:
 
     def install(self) -> Steps:
         """Puts itself under the storage and under SQLite, for the rest of this process."""
-        for module in (storage_module, scratch_module, forgetting_module, clone_module, move_module):
+        for module in (storage_module, scratch_module, late_module, forgetting_module, clone_module, move_module):
             patched: Any = module
             patched.os = _Os(self)
             patched.open = self._open

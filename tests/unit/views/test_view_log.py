@@ -126,7 +126,7 @@ def test_a_crash_between_the_event_and_its_file_heals_at_the_next_open(
 def test_a_file_that_can_not_be_written_is_written_by_the_next_commit(
     catalog: icecore.Catalog, view: View, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_views(storage: Storage, location: str, data: bytes) -> None:
+    def no_views(*_: object) -> None:
         raise OSError("no space")
 
     with monkeypatch.context() as patched:

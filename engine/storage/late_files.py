@@ -1,0 +1,118 @@
+"""Files that become durable together: each is in its place when it is written, all are on the disk at the end.
+
+One after another they take the disk's time for each; at once they share the journal of its file system. What names them
+must not be stored before that end. A file that is there already is never one of them: it may be needed as it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from icecore.engine.common import fork_safety
+from icecore.engine.errors import StorageError
+
+AT_ONCE = 16
+FEW = 4
+"""So many, as of one commit alone, are not worth handing over to threads."""
+MOST = 256
+"""As many are open before those so far are made durable."""
+
+
+class LateFiles:
+    """The files that one thread has put in place and that are not durable yet, with the folders of their names."""
+
+    def __init__(self) -> None:
+        self.takes_more = True
+        """Whether files may be left to the end; from a failure on each is made durable as it is written."""
+        self._files: dict[int, str] = {}
+        self._folders: set[str] = set()
+        self._error: StorageError | None = None
+
+    def add(self, path: str, file: int) -> None:
+        """Takes a file that has its name, by an open descriptor, which need not stay open. Raises as `settle`."""
+        self._files[os.dup(file)] = path
+        if len(self._files) >= MOST:
+            self.settle()
+
+    def add_folder(self, path: str) -> None:
+        """Takes a folder, because of the names in it."""
+        self._folders.add(path)
+
+    def settle(self) -> None:
+        """Makes all of them durable.
+
+        Raises StorageError where that fails, and each time from then on, as it is not known what is on the disk.
+        """
+        works: list[tuple[str, Callable[[], object]]] = [
+            *((path, lambda file=file: os.fsync(file)) for file, path in self._files.items()),
+            *((path, lambda path=path: sync_path(path)) for path in self._folders),
+        ]
+        for path, error in _failed(works):
+            self.takes_more = False
+            self._error = StorageError(f"can't make {path} durable: {error.strerror or error}")
+            self._error.__cause__ = error
+        self.close()
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Leaves them as they are, durable or not."""
+        while self._files:
+            os.close(self._files.popitem()[0])
+        self._folders.clear()
+
+
+def sync_path(path: str) -> None:
+    """Makes a file or the names in a folder durable. Raises OSError."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _failed(works: list[tuple[str, Callable[[], object]]]) -> list[tuple[str, OSError]]:
+    """Does works at once; those that failed, when all have ended."""
+    begin = _done_here if len(works) <= FEW else _threads.submit
+    found = []
+    for path, done in [(path, begin(work)) for path, work in works]:
+        error = done.exception()
+        if isinstance(error, OSError):
+            found.append((path, error))
+        elif error is not None:
+            raise error
+    return found
+
+
+def _done_here(work: Callable[[], object]) -> Future[object]:
+    done: Future[object] = Future()
+    try:
+        done.set_result(work())
+    except OSError as e:
+        done.set_exception(e)
+    return done
+
+
+class _Threads:
+    """The threads that wait for the disk, made when there is something to wait for."""
+
+    def __init__(self) -> None:
+        self.forget_parent()
+        fork_safety.watch(self)
+
+    def forget_parent(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+
+    def submit(self, work: Callable[[], object]) -> Future[object]:
+        """Begins it in a thread; does it here where the interpreter ends and starts none."""
+        try:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(AT_ONCE, "icecore-sync")
+            return self._pool.submit(work)
+        except RuntimeError:
+            return _done_here(work)
+
+
+_threads = _Threads()
