@@ -167,18 +167,20 @@ class Storage:
             filesystem, inner = self._remote(target)
             return filesystem.open_output_stream(inner)
 
-    def write_atomic(self, location: str, data: bytes, late: LateFiles | None = None) -> None:
+    def write_atomic(self, location: str, data: bytes, late: LateFiles | None = None, *, durable: bool = True) -> None:
         """Puts a whole file in place: a reader sees the old content or the new one, never a part.
 
-        It is durable then, or when the `late` files are.
+        It is durable then, or when the `late` files are; one that is not to be `durable` is for whoever can do without.
         """
-        self._write(location, data, replace=True, late=late)
+        self._write(location, data, replace=True, late=late, durable=durable)
 
     def create(self, location: str, data: bytes) -> None:
         """Puts a whole new file in place. Raises FileExistsInStorageError where one is there already."""
         self._write(location, data, replace=False)
 
-    def _write(self, location: str, data: bytes, *, replace: bool, late: LateFiles | None = None) -> None:
+    def _write(
+        self, location: str, data: bytes, *, replace: bool, late: LateFiles | None = None, durable: bool = True
+    ) -> None:
         self.check_writable(location)
         target = self.resolve(location)
         with translated(location, "write"):
@@ -192,7 +194,7 @@ class Storage:
                 return
             folder = os.path.dirname(path)
             self._make_folder(folder)
-            put_file(path, data, scratch=self.scratch, replace=replace, durable=self.durable, late=late)
+            put_file(path, data, scratch=self.scratch, replace=replace, durable=self.durable and durable, late=late)
 
     def make_folder(self, location: str) -> None:
         """Makes a local folder and those above it; a store of objects has none. Raises StorageError, ReadOnlyError."""

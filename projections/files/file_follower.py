@@ -176,7 +176,7 @@ class FileFollower:
 
     def finish_again(self, state: TableState) -> None:
         """Finishes the rewriting of a table's files, after COMMIT. Raises StorageError."""
-        self.materializer.finish(state, self.storage_of(state))
+        self.materializer.finish(state, self.storage_of(state), durable=True)
 
     def _head(self, stream: str) -> sqlite3.Row:
         head = self.store.row(MODELS, "get_head", stream=stream)
@@ -235,7 +235,7 @@ class FileFollower:
             for row in self.store.rows(MODELS, "hints_due"):
                 with contextlib.suppress(IcecoreError):
                     state = self.states.state(row["stream"])
-                    self.materializer.follow_with_hint(state, self.storage_of(state))
+                    self.materializer.follow_with_hint(state, self.storage_of(state), durable=True)
             self.store.execute(MODELS, "forget_hints")
 
     def forget(self) -> None:

@@ -204,25 +204,26 @@ class Materializer:
             with self._store.write():
                 self._claims.settle_all()
 
-    def finish(self, state: TableState, storage: Storage) -> None:
+    def finish(self, state: TableState, storage: Storage, *, durable: bool = False) -> None:
         """Finishes a commit whose files are written and whose pointer has moved: claim and version hint.
 
-        Of processes that finish together the last writes the hint of the latest version. Raises StorageError.
+        Of processes that finish together the last writes the hint of the latest version. It need not be `durable` where
+        it was noted with the pointer, for the next open writes it again. Raises StorageError.
         """
         if is_file_system(state) and self._claims.has(state.stream):
             with self._store.write():
                 self._claims.settle(state.stream)
         sweep(self._store, state.stream, storage)
-        self.follow_with_hint(state, storage)
+        self.follow_with_hint(state, storage, durable=durable)
 
-    def follow_with_hint(self, state: TableState, storage: Storage) -> None:
-        """Lets the version hint name the table's published version. Raises StorageError."""
+    def follow_with_hint(self, state: TableState, storage: Storage, *, durable: bool) -> None:
+        """Lets the version hint name the table's published version, `durable` or not. Raises StorageError."""
         if self._store.row(MODELS, "get_file", location=state.metadata_location or "") is None:
             # Registered as it lies there: nothing beside it is ours to change.
             return
         location = state.metadata_location
         while location is not None:
-            write_hint(state, location, storage)
+            write_hint(state, location, storage, durable=durable)
             head = self._store.row(MODELS, "get_head", stream=state.stream)
             if head is None or head["metadata_location"] in (location, None):
                 return

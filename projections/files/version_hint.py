@@ -11,15 +11,18 @@ VERSION_HINT = "version-hint.text"
 _VERSIONED = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
 
 
-def write_hint(state: TableState, location: str, storage: Storage) -> None:
-    """Writes the version hint beside a metadata file (MD7): a number, or the file's name without its ending."""
+def write_hint(state: TableState, location: str, storage: Storage, *, durable: bool) -> None:
+    """Writes the version hint beside a metadata file (MD7): a number, or the file's name without its ending.
+
+    It need not be `durable` where it is noted that the next open writes it again.
+    """
     folder, name = location.rsplit("/", 1)
     numbered = _VERSIONED.match(name) if is_file_system(state) else None
     if is_file_system(state) and numbered is None:
         # Another engine's file, found through iceberg_tables: those who follow the hint look for numbers.
         return
     hint = numbered[1] if numbered else name.removesuffix(".metadata.json")
-    storage.write_atomic(f"{folder}/{VERSION_HINT}", hint.encode())
+    storage.write_atomic(f"{folder}/{VERSION_HINT}", hint.encode(), durable=durable)
 
 
 def hint_of(state: TableState) -> str:

@@ -224,14 +224,14 @@ def full_disk(path_part: str) -> Any:
     """Storage whose writes fail with ENOSPC for locations that hold a text."""
     original = Storage._write
 
-    def write(self: Storage, location: str, data: bytes, *, replace: bool) -> None:
+    def write(self: Storage, location: str, data: bytes, **options: Any) -> None:
         if path_part in location:
             with_error = OSError(28, "No space left on device")
             from icecore.engine.storage.file_io import translated
 
             with translated(location, "write"):
                 raise with_error
-        original(self, location, data, replace=replace)
+        original(self, location, data, **options)
 
     return write
 
