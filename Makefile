@@ -22,7 +22,7 @@ help:
 	@echo "make fault   kill, starve and damage warehouses for ten minutes, then a race of 16 writers"
 	@echo "make fuzz    Java, PyIceberg and we change one table in turns, for ten minutes (needs java, javac and mvn);"
 	@echo "             then the property tests with new examples"
-	@echo "make interop the REST compatibility kit again, with all scans planned by the server (needs java and mvn)"
+	@echo "make interop DuckDB and Spark as clients of the server, and Java's compatibility kit again with all scans planned"
 	@echo "make bench   the figures of README.md and docs/figures.md, PyIceberg and Java beside us"
 	@echo "make clean   remove what these made"
 
@@ -54,8 +54,16 @@ fuzz: $(TOOLS)
 	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS) --seed $(DICE) $(FUZZ)
 	$(BIN)/python -m pytest tests/property --hypothesis-profile "new each time" --hypothesis-seed $(DICE)
 
-interop: $(TOOLS)
-	ICECORE_INTEROP=1 $(BIN)/python -m pytest tests/interop/test_rest_kit.py
+# The newest releases of the clients that speak to REST catalogs are for older ones of DuckDB and Spark than ours.
+interop: $(TOOLS) $(VENV)/clients
+	ICECORE_INTEROP=1 ICECORE_CLIENTS=$(abspath $(VENV))/clients/bin/python \
+		$(BIN)/python -m pytest tests/interop/test_rest_kit.py tests/interop/test_rest_clients.py
+
+$(VENV)/clients:
+	@$(PYTHON) -m venv $@.new
+	@$@.new/bin/python -m pip install --quiet --disable-pip-version-check 'pyspark==4.1.*' $(foreach part, \
+		duckdb duckdb-extension-avro duckdb-extension-httpfs duckdb-extension-iceberg,$(part)==1.5.5)
+	@mv $@.new $@
 
 # Tables of metadata only, for plans: a script beside the checkout makes them, once.
 TABLES ?= bench/data/t10k bench/data/t100k bench/data/t1m
