@@ -43,7 +43,7 @@ from icecore.engine.server.wire.past_catalogs import AT, check_reads, past
 from icecore.engine.server.wire.path_names import decoded
 from icecore.engine.server.wire.permissions import check_grants, check_origin, principal_of
 from icecore.engine.server.wire.quick_loads import Key, QuickLoads, quick_headers
-from icecore.engine.server.wire.request_body import TooLongError, read_body
+from icecore.engine.server.wire.request_body import RefusedBodyError, read_body
 from icecore.engine.server.wire.responses import response
 from icecore.engine.server.wire.serving import ServerSettings, Serving
 
@@ -160,12 +160,18 @@ def key_of(scope: Scope) -> Key:
 
 def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) -> Route:
     async def respond(request: Request) -> Response:
+        body = bytearray()
         try:
-            raw = await read_body(request, serving.settings.most_body_bytes)
-        except TooLongError as e:
-            return response(named_error(413, "BadRequestException", str(e)), request)
+            await read_body(request, serving.bodies, body)
+            return await answered_by(request, bytes(body))
+        except RefusedBodyError as e:
+            return response(e.answer, request)
         except ValidationError as e:
             return response(error_answer(e), request)
+        finally:
+            serving.bodies.hold(-len(body))
+
+    async def answered_by(request: Request, raw: bytes) -> Response:
         call = Call(serving, None, request.path_params, dict(request.query_params), _headers(request))
         answer = partial(_answer, endpoint, call, request.url.path, raw)
         version = serving.quick.version() if request.method == "GET" else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import signal
 import socket
@@ -18,10 +19,14 @@ from icecore.engine.errors import ValidationError
 with needs("uvicorn", "icecore[server]"):
     import uvicorn
 
+    from icecore.engine.server.listening.guarded_connection import GuardedConnection, GuardedState
+
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 BACKLOG = 2048
+MOST_FILES, SPARE_FILES = 2**16, 256
+"""The number of files that the process asks for, and those of them that are no connections."""
 
 
 @frozen
@@ -56,6 +61,21 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return made
 
 
+def _files() -> int:
+    """The number of files that the process may open, after it asked for as many as it can have."""
+    try:
+        import resource
+    except ImportError:
+        return 2 * SPARE_FILES
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(most, MOST_FILES)
+    if 0 <= now < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+            now = wanted
+    return max(now if now >= 0 else MOST_FILES, 2 * SPARE_FILES)
+
+
 class HttpServer(uvicorn.Server):
     """A server of the application at a socket that listens."""
 
@@ -66,7 +86,11 @@ class HttpServer(uvicorn.Server):
         config = uvicorn.Config(app, log_level="warning", lifespan="on", backlog=BACKLOG)
         if tls is not None:
             config.ssl_certfile, config.ssl_keyfile = tls.certificate, tls.key
+        config.http = GuardedConnection
         super().__init__(config)
+        self.server_state: GuardedState = GuardedState(
+            min(app.state.serving.settings.most_connections, _files() - SPARE_FILES)
+        )
         self._app = app
         self._listening = listening
 
@@ -94,7 +118,7 @@ class HttpServer(uvicorn.Server):
         impatient.cancel()
 
     async def _abort_stuck(self) -> None:
-        """Cuts connections off whose clients take nothing of their answers, now and again."""
+        """Cuts off clients that don't take their answers, or don't end their requests, once they had time to."""
         waiting: dict[asyncio.Transport, int] = {}
         while True:
             sizes = {c.transport: c.transport.get_write_buffer_size() for c in self.server_state.connections}
@@ -103,3 +127,5 @@ class HttpServer(uvicorn.Server):
                     transport.abort()
             waiting = sizes
             await asyncio.sleep(self.patience_s)
+            for connection in list(self.server_state.waiting):
+                connection.transport.abort()

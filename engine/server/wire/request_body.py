@@ -1,34 +1,86 @@
-"""The body of a request, read no further than it may be long, compressed or not."""
+"""The body of a request: no longer than it may be, compressed or not, nor slower, nor all of them larger together."""
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from typing import TYPE_CHECKING
 
+from attrs import define
+
 from icecore.engine.errors import ValidationError
+from icecore.engine.server.wire.answer import Answer
+from icecore.engine.server.wire.error_answers import named_error
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 _GZIP = 31
+GRACE_S = 30.0
+LEAST_BYTES_PER_S = 16 * 1024
+SMALL = 64 * 1024
+"""What any request may have, whatever others hold."""
+AT_ONCE, PAUSE_S = 8, 0.005
+"""Where more are read at once, large ones pause after each chunk, so that the event loop has time for others."""
 
 
-class TooLongError(Exception):
-    """A request that is longer than the server takes."""
+class RefusedBodyError(Exception):
+    """A body that the server does not read to its end."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.told = status, kind
+
+    @property
+    def answer(self) -> Answer:
+        """The answer that says so."""
+        return named_error(*self.told, str(self))
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """The body, decompressed. Raises TooLongError, and ValidationError for what can't be decompressed."""
+@define(eq=False)
+class HeldBodies:
+    """The bytes of bodies that are held until their requests are answered. For one event loop."""
+
+    most: int
+    most_together: int
+    reading: int = 0
+    _held: int = 0
+
+    def check(self, size: int, more: int) -> None:
+        """Raises RefusedBodyError where a body of that size can't get more bytes."""
+        if size + more > self.most:
+            raise RefusedBodyError(413, "BadRequestException", f"a request can have {self.most} bytes, decompressed")
+        if size + more > SMALL and self._held + more > self.most_together:
+            raise RefusedBodyError(429, "TooManyRequestsException", "other requests are too large together; try again")
+
+    def hold(self, count: int) -> None:
+        """Holds so many bytes more, or less."""
+        self._held += count
+
+
+async def read_body(request: Request, held: HeldBodies, body: bytearray) -> None:
+    """Reads the body, decompressed, and holds it. Raises RefusedBodyError, and ValidationError for what is no gzip."""
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
         raise ValidationError(f"the request is encoded by {encoding[:60]!r}; gzip is understood")
     unpack = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk if unpack is None else _unpacked(unpack, chunk, most - len(body) + 1)
-        if len(body) > most:
-            raise TooLongError(f"a request can have {most} bytes, decompressed")
-    return bytes(body)
+    begun, received = asyncio.get_running_loop().time(), 0
+    held.reading += 1
+    try:
+        async with asyncio.timeout_at(begun + GRACE_S) as limit:
+            async for sent in request.stream():
+                received += len(sent)
+                limit.reschedule(begun + GRACE_S + received / LEAST_BYTES_PER_S)
+                chunk = sent if unpack is None else _unpacked(unpack, sent, held.most - len(body) + 1)
+                held.check(len(body), len(chunk))
+                body += chunk
+                held.hold(len(chunk))
+                if len(body) > SMALL and held.reading > AT_ONCE:
+                    await asyncio.sleep(PAUSE_S * held.reading)
+    except TimeoutError as e:
+        raise RefusedBodyError(408, "RequestTimeoutException", "the body of the request came too slowly") from e
+    finally:
+        held.reading -= 1
 
 
 def _unpacked(unpack: zlib._Decompress, chunk: bytes, most: int) -> bytes:
