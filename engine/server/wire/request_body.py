@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
+from icecore.engine.common.optional_packages import needs
 from icecore.engine.errors import ValidationError
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.error_answers import named_error
+
+with needs("starlette", "icecore[server]"):
+    from starlette.requests import ClientDisconnect
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -79,6 +83,9 @@ async def read_body(request: Request, held: HeldBodies, body: bytearray) -> None
                     await asyncio.sleep(PAUSE_S * held.reading)
     except TimeoutError as e:
         raise RefusedBodyError(408, "RequestTimeoutException", "the body of the request came too slowly") from e
+    except ClientDisconnect as e:
+        # Nobody reads the answer; without one the server's log would have a traceback for each.
+        raise RefusedBodyError(400, "BadRequestException", "the request was cut off") from e
     finally:
         held.reading -= 1
 

@@ -52,3 +52,11 @@ def test_what_comes_too_slowly_or_is_too_much_together_is_refused(
         with connected(rest, b"GET /v1") as slow, connected(rest, head) as slow_body:
             assert ending(slow) == b""
             assert ending(slow_body).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_request_that_is_cut_off_is_no_failure_of_the_server(
+    rest: RestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connected(rest, b"POST /v1/namespaces HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\n\r\n"):
+        assert rest.get("/v1/config").status == 200
+    assert rest.get("/v1/config").status == 200 and not caplog.records
