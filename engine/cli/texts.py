@@ -13,6 +13,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.expression.timestamps import to_epoch_ms
 
 TIMES = "'2013-05-01T12:00:00Z', '2 hours ago' or yesterday"
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 _AGO = re.compile(rf"(\d{{1,9}}) ?({'|'.join(_UNITS)})s? ago")
 
@@ -45,7 +46,8 @@ def time_of(text: str, now: dt.datetime | None = None) -> str | dt.datetime:
     now = now or dt.datetime.now()
     if found := _AGO.fullmatch(words):
         with contextlib.suppress(OverflowError):
-            return now.astimezone() - dt.timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+            ago = dt.timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+            return _EPOCH + dt.timedelta(milliseconds=to_epoch_ms(now, "the time")) - ago
         return text
     if words in ("today", "yesterday"):
         return dt.datetime.combine(now.date() - dt.timedelta(words == "yesterday"), dt.time())

@@ -172,9 +172,8 @@ def test_what_takes_commits_back_asks(
 def test_times_are_told_from_now() -> None:
     """Other texts are ISO 8601, or none."""
     now = dt.datetime(2024, 3, 1, 12, 30)
-    for text, expected in (("2 hours ago", (1, 10, 30)), ("1 Day  ago", (29, 12, 30)), ("3weeks ago", (9, 12, 30))):
-        found = texts.time_of(text, now)
-        assert isinstance(found, dt.datetime) and (found.day, found.hour, found.minute) == expected
+    for text, hours in (("2 hours ago", 2), ("1 Day  ago", 24), ("3weeks ago", 3 * 7 * 24)):
+        assert texts.time_of(text, now) == now.astimezone() - dt.timedelta(hours=hours)
     assert texts.time_of("Yesterday", now) == dt.datetime(2024, 2, 29)
     assert texts.time_of("today", now) == dt.datetime(2024, 3, 1) and texts.time_of("now", now) == now
     for text in ("2024-01-01", "2 fortnights ago", "999999999 weeks ago", "main"):

@@ -104,7 +104,7 @@ def test_errors_are_one_line(run: Run, orders: str, arguments: list[str]) -> Non
         ["create-view", "shop.v"],
         ["append", "shop.orders"],
         ["append", "shop.orders", "/nowhere.csv"],
-        ["log", "--since", "yesterday"],
+        ["log", "--since", "some day"],
         ["log", "--limit", "0"],
         ["show", "shop.orders", "--limit", "-1"],
         ["register", "shop.t", "x.json", "--map", "a"],

@@ -40,7 +40,7 @@ def test_commands_are_tried(catalog: icecore.Catalog, warehouse: Path) -> None:
     """One after another in one copy; an error ends them."""
     make_table(catalog).append(rows(1))
     end = catalog.position
-    tried = ["undo --actor tester", "show ns.t -o csv", "drop ns.t --yes"]
+    tried = ["undo --actor tester --yes", "show ns.t -o csv", "drop ns.t --yes"]
     found = CliRunner().invoke(cli, ["--warehouse", str(warehouse), "what-if", *tried])
     assert found.exit_code == 0, found.output
     assert "id,name\n" in found.output and "dropped ns.t" in found.output
