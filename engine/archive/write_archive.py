@@ -25,6 +25,7 @@ from icecore.engine.log.redactions import Redactions
 from icecore.engine.log.sqlite_file import SETTINGS, run_script
 from icecore.engine.log.store import ARCHIVED_FORMAT, EventStore, content_columns, event_columns
 from icecore.engine.queries.named_queries import query
+from icecore.engine.storage.late_files import sync_path
 
 
 @frozen
@@ -110,10 +111,10 @@ def _write_file(store: EventStore, target: Path, first: int, last: int) -> Archi
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _fill(store, part, first, last)
-        fsync(part)
+        sync_path(part)
         archive = _checked(store, part, target, first, last)
         os.replace(part, target)
-        fsync(target.parent)
+        sync_path(target.parent)
     except (OSError, sqlite3.Error) as e:
         if isinstance(e, IcecoreError):
             raise
@@ -234,12 +235,3 @@ def _row(archive: Archive) -> dict[str, object]:
         "length": archive.length,
         "sha256": archive.sha256,
     }
-
-
-def fsync(path: Path) -> None:
-    """Makes a file, or the names in a folder, durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

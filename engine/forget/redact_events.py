@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 from attrs import evolve, field, frozen
 
-from icecore.engine.archive.write_archive import fsync, read_back
+from icecore.engine.archive.write_archive import read_back
 from icecore.engine.errors import CorruptLogError, IcecoreError, StorageError
 from icecore.engine.events.event import ACTOR, CONTENT, MESSAGE, PAYLOAD, Event, text_hash
 from icecore.engine.log.archives import Archive
@@ -27,6 +27,7 @@ from icecore.engine.log.redactions import ENVELOPE, Redaction, Redactions
 from icecore.engine.log.sqlite_file import SETTINGS, run_script
 from icecore.engine.log.store import FORGETTING, EventStore
 from icecore.engine.queries.named_queries import query
+from icecore.engine.storage.late_files import sync_path
 
 REDACTION = "log/redaction.sql"
 ENDING = ".forgotten-"
@@ -167,10 +168,10 @@ def _rewrite(store: EventStore, archive: Archive, replacements: Mapping[int, Rep
         _redact_file(store, part, replacements)
         for _ in read_back(part, Redactions.of(store)):
             pass
-        fsync(part)
+        sync_path(part)
         length, digest = part.stat().st_size, hashlib.sha256(part.read_bytes()).hexdigest()
         os.replace(part, target)
-        fsync(target.parent)
+        sync_path(target.parent)
     except (OSError, sqlite3.Error) as e:
         if isinstance(e, IcecoreError):
             raise

@@ -64,7 +64,7 @@ class LateFiles:
         self._folders.clear()
 
 
-def sync_path(path: str) -> None:
+def sync_path(path: str | os.PathLike[str]) -> None:
     """Makes a file or the names in a folder durable. Raises OSError."""
     file = os.open(path, os.O_RDONLY)
     try:

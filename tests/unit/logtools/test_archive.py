@@ -291,7 +291,7 @@ def die_archiving(folder: Path, before: int, step: str) -> None:
     catalog, patch = icecore.open(folder), pytest.MonkeyPatch()
     match step:
         case "filling":
-            patch.setattr(write_archive, "fsync", die)
+            patch.setattr(write_archive, "sync_path", die)
         case "before the name":
             patch.setattr(os, "replace", die)
         case "before the move":
