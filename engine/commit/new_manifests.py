@@ -62,6 +62,11 @@ class EventContent:
         return pa.concat_tables(self._tables) if self._tables else None
 
 
+def _of_kind(entries: pa.Table, spec_id: int, is_delete: bool) -> pa.Table:
+    are_deletes = pc.not_equal(entries["content"], int(DataFileContent.DATA))
+    return entries.filter(pc.and_(pc.equal(entries["spec_id"], spec_id), pc.equal(are_deletes, is_delete)))
+
+
 class NewManifests:
     """The maker of the manifests of one snapshot."""
 
@@ -82,9 +87,7 @@ class NewManifests:
             {(s, c != 0) for s, c in zip(*(added[n].to_pylist() for n in ("spec_id", "content")), strict=True)}
         )
         for spec_id, is_delete in keys:
-            kind = pc.not_equal(added["content"], int(DataFileContent.DATA))
-            of_key = pc.and_(pc.equal(added["spec_id"], spec_id), pc.equal(kind, is_delete))
-            chosen = added if len(keys) == 1 else added.filter(of_key)
+            chosen = added if len(keys) == 1 else _of_kind(added, spec_id, is_delete)
             for start in range(0, chosen.num_rows, limit):
                 part = chosen.slice(start, limit)
                 content = ManifestContent.DELETES if is_delete else ManifestContent.DATA

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from icecore.engine.spec.content_file import DataFileContent, FileFormat
 
+_COUNTED = ("file_format", "record_count", "file_size_in_bytes", "content_size_in_bytes")
 _TOTALS = (
     ("total-data-files", "added-data-files", "deleted-data-files"),
     ("total-delete-files", "added-delete-files", "removed-delete-files"),
@@ -34,9 +35,6 @@ def summary_of(
     if partitions:
         out["changed-partition-count"] = str(len(partitions))
     return out | _totals(changes, {} if parent is None else parent, fresh=parent is None)
-
-
-_COUNTED = ("file_format", "record_count", "file_size_in_bytes", "content_size_in_bytes")
 
 
 def _counted(entries: pa.Table | None, verb: str) -> dict[str, int]:

@@ -40,7 +40,7 @@ class GuardedConnection(HttpToolsProtocol):
     _due: asyncio.TimerHandle | None = None
     _is_whole = True
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """A client connected."""
         super().connection_made(transport)
         self._wait_for_client()
