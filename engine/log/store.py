@@ -44,6 +44,8 @@ FORGETTING = "forgetting"
 RELOCATIONS = "relocations"
 FOLDERS_KNOWN = "table-folders-known"
 """The key in `warehouse` of the position up to which `table_folder` is whole."""
+FAILED_COMMIT = "failed-commit"
+"""The key in `warehouse` of the last event whose COMMIT the disk did not take."""
 
 
 ONE_BY_ONE_S = 60.0
@@ -293,7 +295,22 @@ class EventStore(EventReader):
         except IcecoreError as e:
             raise CommitStateUnknownError(f"COMMIT failed ({error}) and events {wanted} can't be looked up") from e
         if not wanted or found != wanted:
+            self._write_over(wanted, error)
             raise error
+
+    def _write_over(self, event_ids: Sequence[str], error: sqlite3.Error) -> None:
+        """Makes sure that the events of a COMMIT that failed stay unstored. Raises CommitStateUnknownError.
+
+        Where fsync failed they lie whole behind the end of the WAL: who opens the log after a crash would find them
+        committed, unless something else was written there.
+        """
+        if not event_ids or getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_IOERR:
+            return
+        try:
+            with self._locked():
+                self.execute(MODELS, "put_warehouse", key=FAILED_COMMIT, value=event_ids[-1])
+        except (sqlite3.Error, IcecoreError) as e:
+            raise CommitStateUnknownError(f"COMMIT failed ({error}), and events {event_ids} may be stored yet") from e
 
 
 class WriteTransaction:

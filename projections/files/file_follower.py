@@ -90,7 +90,8 @@ class FileFollower:
         except UnwritableCommitError:
             raise
         except Exception:
-            if strict:
+            # Where SQLite took the transaction back, as on a read that failed, there is none to go on with.
+            if strict or not self.store.connection().in_transaction:
                 raise
             return
         self.materializer.move(advance, storage)

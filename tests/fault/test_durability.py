@@ -17,6 +17,7 @@ from core_tables import ids_of, make_table, rows, store_of
 import icecore
 from icecore.engine.errors import StorageError
 from icecore.engine.log.store import EventStore
+from icecore.projections.files.materialize import Materializer
 
 NAMED = "SELECT location FROM written_file WHERE kind IN ('manifest', 'manifest-list', 'metadata')"
 
@@ -154,3 +155,25 @@ def test_a_group_whose_files_the_disk_refuses_is_refused(catalog: icecore.Catalo
     assert catalog.position == position + 3 - len(raised)
     a.append(rows(2))
     assert disk.lost == [] and catalog.verify().problems == ()
+
+
+def test_what_sqlite_took_back_while_files_were_written_is_refused_whole(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a page that can't be read: what follows in the group would be stored on its own, and then refused."""
+    tables = [make_table(catalog, name) for name in ("a", "b")]
+    store, position, write = store_of(catalog), catalog.position, Materializer.write
+    tries: list[str] = []
+
+    def lose(self: Materializer, stream: str, *args: Any) -> Any:
+        tries.append(stream)
+        if len(tries) == 1:
+            store.connection().execute("ROLLBACK")
+            raise StorageError("disk I/O error")
+        return write(self, stream, *args)
+
+    monkeypatch.setattr(Materializer, "write", lose)
+    raised = in_one_group(catalog, *(lambda t=t: t.append(rows(1)) for t in tables))
+    stored = [ids_of(catalog.load_table(f"ns.{name}")) == [1] for name in ("a", "b")]
+    assert len(raised) == 1 and sum(stored) == 1 and catalog.position == position + 1
+    assert catalog.verify().problems == ()

@@ -17,12 +17,12 @@ from core_tables import ids_of, make_table, rows, store_of
 
 import icecore
 from icecore.engine.common.ids import now_ms
-from icecore.engine.errors import CommitConflictError, StorageError, WarehouseLockedError
+from icecore.engine.errors import CommitConflictError, CommitStateUnknownError, StorageError, WarehouseLockedError
 from icecore.engine.events.event import Provenance
 from icecore.engine.events.keyed_request import KeyedRequest
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.lock import write_groups
-from icecore.engine.log.store import EventStore, WriteTransaction
+from icecore.engine.log.store import FAILED_COMMIT, EventStore, WriteTransaction
 from icecore.engine.repository.answer_once import answer_once
 from icecore.engine.repository.repository import Repository
 
@@ -217,6 +217,30 @@ def test_a_commit_that_failed_is_looked_up_for_all(store: EventStore, happens: b
     kinds = [str, str] if happens else [StorageError, StorageError]
     assert [type(outcomes[n]) for n in range(3)] == [*kinds, CommitConflictError]
     assert streams(store) == (["first", "a"] if happens else [])
+
+
+@pytest.mark.parametrize("works_again", [True, False])
+def test_a_commit_that_the_disk_did_not_take_is_written_over(store: EventStore, works_again: bool) -> None:
+    """Where fsync fails its events lie whole in the WAL: a crash would bring back what was told as not stored."""
+    commits: list[str] = []
+
+    class Refused(BrokenCommit):
+        def execute(self, sql: str, *parameters: Any) -> Any:
+            if sql.strip().startswith("COMMIT"):
+                commits.append(sql)
+                if not works_again or len(commits) == 1:
+                    error = sqlite3.OperationalError("disk I/O error")
+                    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+                    raise error
+            return self._connection.execute(sql, *parameters)
+
+    connection = store.connection()
+    store._local.connection = Refused(connection, happens=False)
+    with pytest.raises(StorageError if works_again else CommitStateUnknownError, match="disk I/O error"):
+        store.write_with(appending("a"))
+    store._local.connection = connection
+    assert len(commits) == 2 and streams(store) == []
+    assert (store.warehouse_value(FAILED_COMMIT) is not None) is works_again
 
 
 def test_nobody_returns_before_the_commit(store: EventStore) -> None:
