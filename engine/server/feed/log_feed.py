@@ -183,7 +183,9 @@ class LogFeed:
 
     def _read(self) -> list[FedEvent]:
         """The events that came since it was looked last."""
-        commits = named_commits(self.store, self._names or {}, self._reached)
+        # The same names each time, though there may be none yet: they follow.
+        names = {} if self._names is None else self._names
+        commits = named_commits(self.store, names, self._reached)
         return [event for commit in commits for event in FedEvent.of(commit)]
 
     def _page(self, after: int) -> list[FedEvent]:

@@ -108,11 +108,18 @@ ENDPOINTS = (
         "/namespaces/{namespace}/tables/{table}",
         update_table,
         is_write=True,
+        has_dry_run=True,
         asks=Level.WRITE,
         again=table_again,
         refusal=Refusal.COMMIT,
     ),
     Endpoint(
-        "POST", "/transactions/commit", commit_transaction, is_write=True, asks=Level.WRITE, refusal=Refusal.COMMIT
+        "POST",
+        "/transactions/commit",
+        commit_transaction,
+        is_write=True,
+        has_dry_run=True,
+        asks=Level.WRITE,
+        refusal=Refusal.COMMIT,
     ),
 )

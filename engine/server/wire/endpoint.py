@@ -28,7 +28,8 @@ class Endpoint:
     `is_write` operations change something. Under an idempotency key they are carried out once; `again` answers
     the same request when it comes again. `refusal` is how one is refused that the server could not carry out, where
     nothing was stored. A token must grant `level` in the namespaces that a call names; `is_of_all` operations name none
-    and tell of the whole catalog, `is_open` ones need no token. The body of an `is_form` operation is no JSON;
+    and tell of the whole catalog, `is_open` ones need no token and have no keys. Those with `has_dry_run` can be asked
+    for what they would do. The body of an `is_form` operation is no JSON;
     `is_page` ones are for browsers, where a token is the password.
     """
 
@@ -36,6 +37,7 @@ class Endpoint:
     path: str
     answer: Operation
     is_write: bool = False
+    has_dry_run: bool = False
     again: Again = nothing_again
     has_prefix: bool = True
     refusal: Refusal = Refusal.AS_IT_IS

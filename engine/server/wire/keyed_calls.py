@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 
+import orjson
+
 from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.keyed_request import KeyedRequest
@@ -22,15 +24,26 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 def answered(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
     """The answer of an operation; of one that changes something and has a key, that of the first time.
 
-    Raises ValidationError for a key that is no UUID, ReusedKeyError for one of another request, and what the operation
-    raises.
+    Raises ValidationError for a key that is no UUID and for a dry run of what has none, ReusedKeyError for a key of
+    another request, and what the operation raises.
     """
     key = call.headers.get(HEADER)
-    if key is None or not endpoint.is_write or call.is_dry_run:
+    if not endpoint.is_write or endpoint.is_open:
+        return endpoint.answer(call)
+    if call.is_dry_run:
+        if not endpoint.has_dry_run:
+            raise ValidationError(f"{endpoint.documented} has no dry run; only commits to tables have")
+        return endpoint.answer(call)
+    if key is None:
         return endpoint.answer(call)
     if _UUID.fullmatch(key) is None:
         raise ValidationError(f"an Idempotency-Key is a UUID, found {key[:60]!r}")
-    asked = hashlib.sha256(b"\0".join((path.encode("latin-1", "replace"), raw))).hexdigest()
+    parts = [
+        path.encode("latin-1", "replace"),
+        raw,
+        *([orjson.dumps(sorted(call.query.items()))] if call.query else ()),
+    ]
+    asked = hashlib.sha256(b"\0".join(parts)).hexdigest()
     request = KeyedRequest(key.lower(), endpoint.documented, asked, now_ms() + DEFAULT_LIFETIME_MS)
     store = call.catalog._warehouse.store
     return answer_once(store, request, lambda: endpoint.answer(call), lambda stored: endpoint.again(call, stored))

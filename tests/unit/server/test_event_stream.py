@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
+import pyarrow as pa
 from rest_client import RestClient, make_table, served
 
 import icecore
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant
+from icecore.engine.server.feed.log_feed import LogFeed
 from icecore.engine.server.wire.serving import ServerSettings
 
 
@@ -55,6 +57,18 @@ def test_followers_get_what_was_there_and_what_comes(rest: RestClient, catalog: 
         assert ids(all_lines, 4) == ids(resumed, 4) == [4, 5, 6, 7]
         # What left a namespace or came to it is of both.
         assert ids(of_table, 2) == [4, 5] and ids(inside, 2) == [5, 7]
+
+
+def test_tables_made_while_the_log_is_followed_have_their_names_from_then_on(catalog: icecore.Catalog) -> None:
+    """Where there was none before, too: followers of a namespace got nothing of its tables but their creation."""
+    catalog.create_namespace("ns")
+    feed = LogFeed(catalog._warehouse.store, heartbeat_s=1, most_followers=1)
+    feed._begin()
+    table = catalog.create_table("ns.t", pa.schema([("id", pa.int64())]))
+    for _ in range(2):
+        feed._keep(feed._read())
+        table.append([{"id": 1}])
+    assert [e.names for e in feed._kept] == [(("ns", "t"),)] * 2
 
 
 def test_streams_end_where_they_were_asked_to_and_wrong_positions_are_refused(

@@ -9,6 +9,7 @@ import pytest
 from rest_client import SCHEMA, Reply, RestClient, make_table
 
 import icecore
+from icecore.engine.log.request_keys import REQUEST_KEYS
 
 VERSION = {
     "version-id": 1,
@@ -60,3 +61,21 @@ def test_a_request_is_carried_out_once(rest: RestClient, catalog: icecore.Catalo
 def test_a_key_is_a_uuid(rest: RestClient, catalog: icecore.Catalog) -> None:
     assert keyed(rest, "mine", ("POST", "/v1/namespaces", {"namespace": ["ns"]})).status == 400
     assert not catalog.namespace_exists("ns")
+
+
+def test_a_key_is_of_one_query_and_of_what_needs_a_token(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """A purge under the key of a drop was told as done; requests for tokens let anybody write to the log's file."""
+    make_table(rest)
+    key = str(uuid.uuid4())
+    assert keyed(rest, key, ("DELETE", T, None)).status == 204
+    assert keyed(rest, key, ("DELETE", f"{T}?purgeRequested=true", None)).status == 400
+    store, key = catalog._warehouse.store, str(uuid.uuid4())
+    refused = rest.ask("POST", "/v1/oauth/tokens", None, {"Idempotency-Key": key}, raw=b"grant_type=x")
+    assert refused.status == 400 and len(store.rows(REQUEST_KEYS, "find", idempotency_key=key, now_ms=0)) == 0
+
+
+def test_what_has_no_dry_run_is_not_carried_out_as_one(rest: RestClient, catalog: icecore.Catalog) -> None:
+    make_table(rest)
+    for method, path, body in [c for c in CALLS[:8] if c != CALLS[4]]:
+        assert rest.ask(method, path, body, {"X-Icecore-Dry-Run": "true"}).error[:2] == (400, "ValidationException")
+    assert catalog.position == 2
