@@ -10,7 +10,13 @@ from typing import Any
 from attrs import define, evolve, frozen
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import ForeignCommitError, IcecoreError, MissingFileError, ValidationError
+from icecore.engine.errors import (
+    ForbiddenLocationError,
+    ForeignCommitError,
+    IcecoreError,
+    MissingFileError,
+    ValidationError,
+)
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance, is_view_stream
 from icecore.engine.foreign.adoption import AdoptionRun
@@ -102,7 +108,7 @@ class _Resolving:
         self._adoption = adoption
         self._ours = state
         self._provenance = provenance
-        self._storage = repository.storage_of(state)
+        self._storage = adoption.context.storage_of(state)
         head = repository.store.row(MODELS, "get_head", stream=state.stream)
         assert head is not None, "a stream with a state has a head"
         self._published_location: str | None = head["metadata_location"]
@@ -145,20 +151,25 @@ class _Resolving:
         state = self._ours
         row = self._repository.foreign.rows.of_stream(state.stream)
         if row is not None and row.row_location is not None:
-            files, why = self._read([row.row_location])
-            chain = None
-            if files:
-                assert self._published_location is not None or why, "what was never published can't be followed"
-                chain = chain_from(self._published_location or "", files[0], row.previous, self._storage) or Chain(
-                    files
-                )
-            return _Theirs(row.row_location, True, chain, why)
+            return self._told(True, [row.row_location], row.previous)
         self._repository.materializer.settle_claim(state.stream)
         locations = _versions_after(state, self._storage) if is_file_system(state) else []
         if not locations:
             raise ValidationError(f"{dotted(state.identifier)}: there is no conflict to resolve any more")
-        files, why = self._read(locations)
-        return _Theirs(locations[-1], False, Chain(files) if files else None, why)
+        return self._told(False, locations, None)
+
+    def _told(self, through_row: bool, locations: Sequence[str], previous: str | None) -> _Theirs:
+        try:
+            files, why = self._read(locations)
+            chain = Chain(files) if files else None
+            if through_row and files:
+                assert self._published_location is not None or why, "what was never published can't be followed"
+                chain = chain_from(self._published_location or "", files[0], previous, self._storage) or chain
+            for file in () if chain is None else chain.files:
+                self._adoption.given(self._ours, file, self._published)
+        except ForbiddenLocationError as e:
+            chain, why = None, str(e)
+        return _Theirs(locations[-1], through_row, chain, why)
 
     def _read(self, locations: Sequence[str]) -> tuple[tuple[ForeignFile, ...], str | None]:
         """The files, or why they can't be adopted."""
@@ -210,7 +221,7 @@ class _Resolving:
         """The bytes of a file that can't be adopted, as far as they can be read."""
         try:
             data = self._storage.read_bytes(location)
-        except MissingFileError:
+        except (MissingFileError, ForbiddenLocationError):
             return {"metadata-location": location}
         return {"metadata-location": location, "metadata-file": base64.b64encode(zlib.compress(data)).decode()}
 

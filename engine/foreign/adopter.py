@@ -14,10 +14,10 @@ from collections.abc import Callable, Collection, Iterable
 from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import ForeignCommitError, IcecoreError
+from icecore.engine.errors import ForbiddenLocationError, ForeignCommitError, IcecoreError
 from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
-from icecore.engine.foreign.adoption import AdoptionContext, AdoptionRun, Problem
-from icecore.engine.foreign.foreign_commits import next_version_file, take_in_versions
+from icecore.engine.foreign.adoption import AdoptionContext, AdoptionRun, CheckTaken, Problem
+from icecore.engine.foreign.foreign_commits import RESOLVE, next_version_file, take_in_versions
 from icecore.engine.foreign.foreign_differences import differences_trusted, true_namespaces
 from icecore.engine.foreign.foreign_names import take_in_names
 from icecore.engine.foreign.foreign_namespaces import take_in_gone, take_in_made
@@ -56,11 +56,11 @@ class Adopter:
         states: TableStates,
         files: FileFollower,
         storage: Storage,
-        storage_of: Callable[[TableState], Storage],
+        check_taken: CheckTaken,
     ) -> Adopter:
         """An adopter for a warehouse of these parts."""
         rows, views = ForeignRows(store, models.catalog_name), States(VIEWS, store)
-        return cls(AdoptionContext(store, models, states, views, rows, files, storage, storage_of))
+        return cls(AdoptionContext(store, models, states, views, rows, files, storage, check_taken))
 
     @property
     def rows(self) -> ForeignRows:
@@ -187,7 +187,7 @@ class Adopter:
             except IcecoreError as e:
                 if adoption.current is None or adoption.current in {p.identifier for p in failed}:
                     raise
-                failed.append(Problem(adoption.current, adoption.current_stream, str(e)))
+                failed.append(Problem(adoption.current, adoption.current_stream, _told(adoption.current, e)))
                 continue
             adoption.finish()
             return (*failed, *adoption.problems)
@@ -224,3 +224,9 @@ def _take_in(adoption: AdoptionRun, suspects: Iterable[str], left_out: Collectio
     for stream in suspects:
         take_in_versions(adoption, stream, left_out)
     adoption.advance()
+
+
+def _told(identifier: Identifier, error: IcecoreError) -> str:
+    if not isinstance(error, ForbiddenLocationError):
+        return str(error)
+    return f"{dotted(identifier)}: what another engine committed is not taken in: {error}; {RESOLVE}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.events import event as ev
@@ -19,6 +19,7 @@ from icecore.engine.foreign.foreign_rows import ForeignRows
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold
+from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.replay.table_states import TableStates
 from icecore.engine.replay.view_states import ViewStates
 from icecore.engine.spec.metadata import TableMetadata
@@ -28,11 +29,17 @@ from icecore.projections.files.file_follower import FileFollower
 _FIRST = (ev.TABLE_REGISTERED,)
 
 
+State: TypeAlias = TableState | ViewState
+CheckTaken: TypeAlias = "Callable[[State | None, State], None]"
+
+
 @frozen
 class AdoptionContext:
     """The log and its projections, beside the rows and files that it shares with other engines.
 
-    `views` replays only: what is looked at inside of a transaction must not be cached.
+    `views` replays only: what is looked at inside of a transaction must not be cached. The storage reads nothing from
+    where the warehouse's rules allow no files, and `check_taken` raises ForbiddenLocationError for a state that others
+    gave a table or view, and that names such a place.
     """
 
     store: EventStore
@@ -42,7 +49,11 @@ class AdoptionContext:
     rows: ForeignRows
     files: FileFollower
     storage: Storage
-    storage_of: Callable[[TableState], Storage]
+    check_taken: CheckTaken
+
+    def storage_of(self, state: TableState) -> Storage:
+        """The storage that resolves a table's locations."""
+        return self.storage.behind(state.location_mapping)
 
 
 @frozen
@@ -155,9 +166,14 @@ class AdoptionRun:
     ) -> TableState:
         """Appends the event that adopts one metadata file; `actor` is who decided that, where somebody had to."""
         base = published or state.metadata
+        given = self.given(state, file, base)
         payload = adoption_payload(state, base, file, skipped=skipped, set_aside=set_aside)
         who = adopted_by(base, file.metadata, actor, message)
-        storage = self.context.storage_of(state)
-        given = files_between(self.context.models, state.stream, base, file.metadata, storage)
         self.append(state.stream, ev.TABLE_ADOPTED, payload, who, given)
         return self._after[state.stream]
+
+    def given(self, state: TableState, file: ForeignFile, base: TableMetadata) -> tuple[GivenFile, ...]:
+        """The manifests and lists that came with a metadata file. Raises ForbiddenLocationError for one elsewhere."""
+        self.context.check_taken(state, evolve(state, metadata=file.metadata))
+        storage = self.context.storage_of(state)
+        return files_between(self.context.models, state.stream, base, file.metadata, storage)

@@ -119,4 +119,6 @@ def _made(adoption: AdoptionRun, d: Difference) -> None:
     adoption.need_namespace(d.identifier)
     stream = adoption.context.models.unused_stream(ev.table_stream(table_uuid))
     who = Provenance(None, UNKNOWN_ENGINE, f"made in iceberg_tables: {d.row_location}")
-    adoption.append(stream, ev.TABLE_REGISTERED, payload, who)
+    _, state = adoption.append(stream, ev.TABLE_REGISTERED, payload, who)
+    assert state is not None, "a registered table has a state"
+    adoption.context.check_taken(None, state)

@@ -18,6 +18,7 @@ from icecore.engine.foreign.foreign_metadata import (
 from icecore.engine.foreign.foreign_rows import Difference
 from icecore.engine.foreign.register import view_registration_payload
 from icecore.engine.log.store import MODELS
+from icecore.engine.metadata.view_fold import evolve_view
 from icecore.projections.files.materialize_view import write_view
 from icecore.projections.files.pointers import move_pointers
 
@@ -57,7 +58,9 @@ def is_same_view(adoption: AdoptionRun, stream: str, location: str) -> bool:
 
 
 def _append(adoption: AdoptionRun, stream: str, kind: str, payload: Mapping[str, Any]) -> None:
-    adoption.append(stream, kind, payload, Provenance(None, UNKNOWN_ENGINE))
+    before = adoption.context.views.state_at(stream)
+    event, _ = adoption.append(stream, kind, payload, Provenance(None, UNKNOWN_ENGINE))
+    adoption.context.check_taken(before, evolve_view(before, event))
     store = adoption.context.store
     head = store.row(MODELS, "get_head", stream=stream)
     done = 0 if head is None else head["materialized_version"]

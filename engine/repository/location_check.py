@@ -48,6 +48,15 @@ class LocationCheck:
             if known.get(what) != place:
                 self.rules.check_inside(place, what)
                 self._check_free(after.stream, place, what)
+        if before is None:
+            self._check_lists(None, after)
+
+    def check_taken(self, before: State | None, after: State) -> None:
+        """Checks as `check` a state that another engine gave a table or view, and its manifest lists."""
+        if self.rules.is_any:
+            self.check(before, after)
+            if before is not None:
+                self._check_lists(before, after)
 
     def check_ahead(self, state: State) -> None:
         """Raises ForbiddenLocationError as the commit would that creates a table, as far as is known before it."""
@@ -69,6 +78,15 @@ class LocationCheck:
         except ForbiddenLocationError:
             return False
         return True
+
+    def _check_lists(self, before: State | None, after: State) -> None:
+        if isinstance(after, TableState):
+            known = {s.manifest_list for s in before.metadata.snapshots} if isinstance(before, TableState) else set()
+            lists = {s.manifest_list for s in after.metadata.snapshots if s.manifest_list is not None} - known
+            allows, mapping = self.rules.allowing(), after.location_mapping
+            for place in (mapping.resolve(p) for p in lists):
+                if not allows(place):
+                    self.rules.check_inside(place, "manifest list")
 
     def _check_free(self, stream: str, place: str, what: str) -> None:
         if self.rules.unique:

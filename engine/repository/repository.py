@@ -87,7 +87,9 @@ class Repository:
         self.lists = ManifestLists(self.models, self.entries, self.storage_of)
         self.given = GivenFiles(self.models, self.lists, self.storage_of, lambda: self.location_rules)
         self.files = FileFollower(self.store, self.states, self.materializer, self.storage_of)
-        self.foreign = Adopter.of(self.store, self.models, self.states, self.files, self.storage, self.storage_of)
+        ruled = evolve(self.storage, check_read=lambda location: self.location_rules.check_inside(location, "file"))
+        parts = self.store, self.models, self.states, self.files, ruled
+        self.foreign = Adopter.of(*parts, lambda before, after: self.locations.check_taken(before, after))
 
     # What the parts do
 
@@ -109,9 +111,7 @@ class Repository:
 
     def storage_of(self, state: TableState) -> Storage:
         """The storage that resolves the table's locations."""
-        if not state.location_mapping.prefixes:
-            return self.storage
-        return evolve(self.storage, mapping=state.location_mapping.then(self.storage.mapping))
+        return self.storage.behind(state.location_mapping)
 
     @property
     def locations(self) -> LocationCheck:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from icecore.engine.common.location import LocationMapping, is_inside, local_path
 from icecore.engine.errors import (
@@ -81,11 +81,17 @@ class Storage:
     """The folder of a clone, outside of which it deletes nothing."""
     shared: tuple[str, ...] = ()
     """Locations that a clone only reads."""
+    check_read: Callable[[str], None] | None = None
+    """Raises for a location, resolved already, that whole files are not to be read from."""
     _filesystems: dict[str, Any] = field(factory=dict, repr=False)
 
     def resolve(self, location: str) -> str:
         """The location of the bytes, after the location mapping."""
         return self.mapping.resolve(location)
+
+    def behind(self, mapping: LocationMapping) -> Storage:
+        """The storage of locations that another mapping resolves first."""
+        return evolve(self, mapping=mapping.then(self.mapping)) if mapping.prefixes else self
 
     def check_writable(self, location: str) -> None:
         """Raises MovedWarehouseError for a location that the warehouse must not write to."""
@@ -132,6 +138,8 @@ class Storage:
     def read_bytes(self, location: str) -> bytes:
         """The whole content of a file."""
         target = self.resolve(location)
+        if self.check_read is not None:
+            self.check_read(target)
         with translated(location, "read", target):
             path = local_path(target)
             if path is not None:

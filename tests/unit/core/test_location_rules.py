@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -10,18 +12,21 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from attrs import evolve
 from client_writes import ClientCatalog, Updates
-from core_tables import SCHEMA, ids_of, local, repository_of, rows
+from core_tables import SCHEMA, ids_of, local, peer_ids, pyiceberg_catalog, repository_of, rows
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import icecore
 from icecore.engine.commit.decide import ChangeMetadata
-from icecore.engine.errors import ForbiddenLocationError, ValidationError
+from icecore.engine.errors import ForbiddenLocationError, ForeignCommitError, ValidationError
 from icecore.engine.events.event import Provenance
+from icecore.engine.formats.manifest_list_avro import read_manifest_list, write_manifest_list
 from icecore.engine.spec.snapshot import StatisticsFile
 from icecore.engine.spec.updates.metadata_update import SetLocation, SetProperties
 from icecore.engine.spec.updates.table_update import SetStatistics
+from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.location_rules import LocationRules
 
 MANUAL = {"icecore.materialize": "manual"}
@@ -397,3 +402,83 @@ def test_registered_files_are_inside(ruled: icecore.Catalog, tmp_path: Path) -> 
     with pytest.raises(ForbiddenLocationError):
         ruled.register_table("ns.t", file.replace("/wh2/", "/wh/"), location_mapping=mapping)
     assert ruled.list_tables("ns") == []
+
+
+def _listed_elsewhere(data: bytes, place: Path) -> bytes:
+    """A manifest list whose manifests are copied to another folder, as it names them then."""
+    place.mkdir(exist_ok=True)
+    found = [
+        evolve(m, manifest_path=f"file://{shutil.copy(local(m.manifest_path), place)}")
+        for m in read_manifest_list(data, "list")
+    ]
+    return write_manifest_list(
+        found, format_version=2, snapshot_id=1, parent_snapshot_id=None, sequence_number=9, sync_marker=b"m" * 16
+    )
+
+
+@pytest.mark.filterwarnings("ignore::icecore.engine.foreign.adopter.ForeignCommitWarning")
+@pytest.mark.parametrize("where", ["file", "log", "location", "property", "list", "manifest", "new", "view"])
+def test_commits_of_others_name_nothing_elsewhere(
+    ruled: icecore.Catalog, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of `iceberg_tables` are a problem then: no file elsewhere is read, and the log's own state goes on."""
+    outside = tmp_path / "outside"
+    ruled.create_table("ns.t", SCHEMA).append(rows(1))
+    ruled.create_view("ns.v", "SELECT 1 AS one")
+    peer = pyiceberg_catalog(ruled.path)
+    peer.load_table("ns.t").append(rows(2))
+    theirs = local(peer.load_table("ns.t").metadata_location)
+    metadata = json.loads(theirs.read_bytes())
+    snapshot, log, place = metadata["snapshots"][-1], metadata["metadata-log"], theirs.with_name("9-x.metadata.json")
+    match where:
+        case "file" | "new" | "view":
+            place = outside / place.name
+        case "log":
+            log.append({**log[-1], "metadata-file": f"file://{outside}/between.metadata.json"})
+        case "location":
+            metadata["location"] = f"file://{outside}/t"
+        case "property":
+            metadata["properties"]["write.metadata.path"] = f"file://{outside}/m"
+        case "list":
+            snapshot["manifest-list"] = f"file://{shutil.copy(local(snapshot['manifest-list']), outside)}"
+        case _:
+            listed = local(snapshot["manifest-list"])
+            listed.write_bytes(_listed_elsewhere(listed.read_bytes(), outside))
+    (outside / "between.metadata.json").write_bytes(theirs.read_bytes())
+    place.write_text(json.dumps(metadata))
+    name = {"new": "u", "view": "v"}.get(where, "t")
+    with peer.engine.begin() as rows_of_all:
+        if where == "new":
+            rows_of_all.exec_driver_sql(
+                "INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, iceberg_type) "
+                "SELECT catalog_name, table_namespace, 'u', 'TABLE' FROM iceberg_tables LIMIT 1"
+            )
+        rows_of_all.exec_driver_sql(
+            "UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = ?", (f"file://{place}", name)
+        )
+    peer.close()
+    if name != "t":
+        assert ids_of(ruled.load_table("ns.t")) == [1, 2], "what is no problem is taken in"
+    position, read = ruled.position, list[str]()
+    original = Storage.read_bytes
+
+    def noted(self: Storage, location: str) -> bytes:
+        data = original(self, location)
+        read.append(location)
+        return data
+
+    monkeypatch.setattr(Storage, "read_bytes", noted)
+    problems = [p.text for p in repository_of(ruled).foreign.adopt_all()]
+    assert len(problems) == 1 and problems[0].startswith(f"ns.{name}: what another engine committed is not taken in")
+    assert ruled.position == position
+    if name == "t":
+        assert ids_of(ruled.load_table("ns.t")) == [1]
+        with pytest.raises(ForeignCommitError, match="not inside of"):
+            ruled.load_table("ns.t").append(rows(3))
+        with pytest.raises(ForeignCommitError, match="not inside of"):
+            ruled.resolve("ns.t", "foreign")
+        table = ruled.resolve("ns.t", "log")
+        table.append(rows(3))
+        assert ids_of(ruled.load_table("ns.t")) == peer_ids(ruled.path) == [1, 3]
+        assert ruled.verify().problems == ()
+    assert not [at for at in read if str(outside) in at]
