@@ -101,10 +101,18 @@ class UnsupportedFormatVersionError(ValidationError):
 
 
 class NotFoundError(IcecoreError, LookupError):
-    """Something that a call names does not exist."""
+    """Something that a call names does not exist; the message may go on with what became of it.
+
+    `told_of` are the namespaces that it tells of then: who may not read in one is given `plain`.
+    """
 
     http_status = 404
     rest_type = "NotFoundException"
+
+    def __init__(self, plain: str = "", more: str = "", told_of: tuple[tuple[str, ...], ...] = ()) -> None:
+        super().__init__(plain + more)
+        self.plain = plain
+        self.told_of = told_of
 
 
 class NoSuchNamespaceError(NotFoundError):

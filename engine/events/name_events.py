@@ -14,6 +14,7 @@ from attrs import frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event
 
 
 @frozen
@@ -83,3 +84,20 @@ def read_name_event(kind: str, payload: Mapping[str, Any]) -> NameEvent | None:
             return Undropped(tuple(payload["identifier"]))
         case _:
             return None
+
+
+def became_of(event: Event, *, is_last: bool) -> tuple[str, tuple[Identifier, ...]]:
+    """The words for what became of a name, by the event that took it away, and the namespaces that these tell of.
+
+    `is_last` says that nothing came after it to what had the name.
+    """
+    by = f"at position {event.position} by {event.provenance.actor or 'unknown'}"
+    by += f" ({event.provenance.message!r})" if event.provenance.message else ""
+    match read_name_event(event.kind, event.payload):
+        case Renamed(before, now):
+            return f"; it was renamed to {'.'.join(now)} {by}", (before[:-1], now[:-1])
+        case Dropped(name, is_unregistered):
+            back = "; undrop brings it back" if is_last else ""
+            return f"; it was {'unregistered' if is_unregistered else 'dropped'} {by}{back}", (name[:-1],)
+        case _:
+            return f"; it was dropped {by}", (tuple(event.payload["namespace"]),)

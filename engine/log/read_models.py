@@ -24,7 +24,7 @@ from icecore.engine.errors import (
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_facts import given_locations
-from icecore.engine.events.name_events import Dropped, Named, Renamed, Undropped, read_name_event
+from icecore.engine.events.name_events import Dropped, Named, Renamed, Undropped, became_of, read_name_event
 from icecore.engine.events.namespace_events import (
     NamespaceCreated,
     NamespaceDropped,
@@ -176,7 +176,8 @@ class ReadModels(ManifestModels):
         if found is None:
             if self.inner_namespaces(namespace, limit=1):
                 return {}
-            raise NoSuchNamespaceError(f"Namespace does not exist: {dotted(namespace)}")
+            more = self._became_of(namespace, "namespace")
+            raise NoSuchNamespaceError(f"Namespace does not exist: {dotted(namespace)}", *more)
         return stored_json(found["properties"], dict, f"the row of the namespace {dotted(namespace)!r}")
 
     def namespaces(self) -> list[tuple[str, ...]]:
@@ -245,24 +246,34 @@ class ReadModels(ManifestModels):
         """The stream of the table of that name. Raises NoSuchTableError."""
         found = self.find(identifier)
         if found is None or found[0] != "table":
-            hint = " (it is a view)" if found else ""
-            raise NoSuchTableError(f"Table does not exist: {dotted(identifier)}{hint}")
+            more = (" (it is a view)",) if found else self._became_of(identifier, "table")
+            raise NoSuchTableError(f"Table does not exist: {dotted(identifier)}", *more)
         return found[1]
 
     def stream(self, identifier: tuple[str, ...]) -> str:
         """The stream of the table or view of that name. Raises NoSuchTableError."""
         found = self.find(identifier)
         if found is None:
-            raise NoSuchTableError(f"Table or view does not exist: {dotted(identifier)}")
+            more = self._became_of(identifier, "table", "view")
+            raise NoSuchTableError(f"Table or view does not exist: {dotted(identifier)}", *more)
         return found[1]
 
     def view_stream(self, identifier: tuple[str, ...]) -> str:
         """The stream of the view of that name. Raises NoSuchViewError."""
         found = self.find(identifier)
         if found is None or found[0] != "view":
-            hint = " (it is a table)" if found else ""
-            raise NoSuchViewError(f"View does not exist: {dotted(identifier)}{hint}")
+            more = (" (it is a table)",) if found else self._became_of(identifier, "view")
+            raise NoSuchViewError(f"View does not exist: {dotted(identifier)}", *more)
         return found[1]
+
+    def _became_of(self, name: tuple[str, ...], *kinds: str) -> tuple[str, tuple[tuple[str, ...], ...]] | tuple[()]:
+        """The words for what became of a name, and the namespaces that they tell of."""
+        took = (event for kind in kinds if (event := self._store.event_that_took(kind, name)) is not None)
+        last = max(took, key=lambda event: event.position, default=None)
+        if last is None:
+            return ()
+        head = self._store.row(MODELS, "get_head", stream=last.stream)
+        return became_of(last, is_last=head is not None and head["position"] == last.position)
 
     def check_new_name(
         self, identifier: tuple[str, ...], *, kind: str = "table", before: tuple[str, ...] | None = None

@@ -11,8 +11,10 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from attrs import evolve
 
+from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import CorruptLogError
 from icecore.engine.events.event import (
     CATALOG_STREAM,
@@ -146,6 +148,12 @@ class EventReader(SqliteFile):
         if found is None:
             raise CorruptLogError(f"there is no event at position {position}")
         return self._event(found)
+
+    def event_that_took(self, kind: str, identifier: Identifier) -> Event | None:
+        """The event that took a name away last, of a `table`, a `view` or a `namespace`; None where it is archived."""
+        name = orjson.dumps(list(identifier)).decode()
+        found = self.row(EVENTS, "that_took", name=name, kinds=f"{kind}.*")
+        return None if found is None else self._event(found)
 
     def event_by_idempotency_key(self, key: str) -> Event | None:
         """The event of the first call with that idempotency key; None where there was none."""

@@ -16,8 +16,9 @@ from attrs import define, field, frozen
 
 from icecore.engine.common.fork_safety import Lock
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import CorruptLogError, IcecoreError
+from icecore.engine.errors import CorruptLogError, NotFoundError
 from icecore.engine.events.event import Event
+from icecore.engine.events.name_events import became_of
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
 
@@ -59,7 +60,7 @@ class Kind(Generic[S]):
     """
 
     name: str
-    missing: type[IcecoreError]
+    missing: type[NotFoundError]
     fold: Callable[[S | None, Iterable[Event]], S | None]
     encode: Callable[[S], bytes]
     decode: Callable[[bytes, str], S]
@@ -92,9 +93,16 @@ class States(Generic[S]):
         """The latest state, unless it was dropped: then it raises the kind's error."""
         state = self.state(stream)
         if state.dropped:
-            what = self.kind.name.capitalize()
-            raise self.kind.missing(f"{what} does not exist: {dotted(state.identifier)}; it was dropped")
+            raise self.missing(state)
         return state
+
+    def missing(self, state: S) -> NotFoundError:
+        """The error that tells of a state that was dropped, and of who dropped it."""
+        took = self.store.event_that_took(self.kind.name, state.identifier)
+        more: tuple[str, tuple[Identifier, ...]] = ("; it was dropped", ())
+        if took is not None and took.stream == state.stream:
+            more = became_of(took, is_last=took.position == state.position)
+        return self.kind.missing(f"{self.kind.name.capitalize()} does not exist: {dotted(state.identifier)}", *more)
 
     def put(self, state: S) -> None:
         """Caches the state after a commit."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.common.ids import new_event_id, new_salt, now_ms
-from icecore.engine.errors import CommitConflictError, CommitFailedError, ForeignCommitError, NoSuchTableError
+from icecore.engine.errors import CommitConflictError, CommitFailedError, ForeignCommitError
 from icecore.engine.events import event as ev
 from icecore.engine.events.commit_watch import note_stored
 from icecore.engine.events.event import Event, Provenance
@@ -291,7 +291,7 @@ class Repository:
 
         state = self.states.forward(base)
         if state.dropped:
-            raise NoSuchTableError(f"Table does not exist: {dotted(state.identifier)}; it was dropped")
+            raise self.states.missing(state)
         self.check_pointer(state)
         for requirement, text in failures(state.metadata, requirements):
             raise CommitFailedError(failure(self.store, state, requirement, text))

@@ -205,7 +205,7 @@ def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
             with on_behalf_of(_client(asked)):
                 return answered(endpoint, asked, path, raw)
         except Exception as e:
-            told = error_answer(e, endpoint.refusal.of(body), is_stored=watch.is_stored)
+            told = error_answer(e, endpoint.refusal.of(body), is_stored=watch.is_stored, may_read=asked.may_read)
             return error_page(asked, told) if endpoint.is_page else told
 
 

@@ -63,6 +63,14 @@ WHERE position <= $up_to AND kind NOT IN (
 )
 ORDER BY position;
 
+-- name: that_took
+-- The event that took a name away last; `event_name_taken` has what it is found by.
+SELECT * FROM event
+WHERE kind IN ('table.dropped', 'table.renamed', 'view.dropped', 'view.renamed', 'namespace.dropped')
+  AND coalesce(json_extract(payload, '$.identifier'), json_extract(payload, '$.from'), json_extract(payload, '$.namespace')) = $name
+  AND kind GLOB $kinds
+ORDER BY position DESC LIMIT 1;
+
 -- name: filtered
 SELECT * FROM event
 WHERE position > $after AND position <= $up_to

@@ -50,6 +50,10 @@ CREATE TABLE IF NOT EXISTS event_content (
     {content_columns}
 ) STRICT;
 
+CREATE INDEX IF NOT EXISTS event_name_taken
+ON event (coalesce(json_extract(payload, '$.identifier'), json_extract(payload, '$.from'), json_extract(payload, '$.namespace')))
+WHERE kind IN ('table.dropped', 'table.renamed', 'view.dropped', 'view.renamed', 'namespace.dropped');
+
 CREATE TRIGGER IF NOT EXISTS event_is_append_only_update BEFORE UPDATE ON event
 BEGIN SELECT RAISE(ABORT, 'the log is append-only: events are never changed'); END;
 

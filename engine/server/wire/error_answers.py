@@ -5,21 +5,33 @@ from __future__ import annotations
 import traceback
 import uuid
 import warnings
+from collections.abc import Callable
 
-from icecore.engine.errors import IcecoreError
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import IcecoreError, NotFoundError
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.refusal import Refusal
 
 _BEARER = {401: "invalid_token", 419: "invalid_token"}
 
 
-def error_answer(error: BaseException, refusal: Refusal = Refusal.AS_IT_IS, *, is_stored: bool = False) -> Answer:
+def error_answer(
+    error: BaseException,
+    refusal: Refusal = Refusal.AS_IT_IS,
+    *,
+    is_stored: bool = False,
+    may_read: Callable[[Identifier], bool] = lambda _: True,
+) -> Answer:
     """The answer that tells of an error. One that no rule foresaw is warned of under an id, and says nothing more.
 
-    `is_stored` says that something was committed before the request failed.
+    `is_stored` says that something was committed before the request failed; of namespaces that who asks may not read
+    nothing is told.
     """
     if isinstance(error, IcecoreError):
-        return named_error(*refusal.answer_to(error, is_stored=is_stored), str(error))
+        text = str(error)
+        if isinstance(error, NotFoundError) and not all(map(may_read, error.told_of)):
+            text = error.plain
+        return named_error(*refusal.answer_to(error, is_stored=is_stored), text)
     reference = uuid.uuid4().hex[:12]
     told = "".join(traceback.format_exception(error))
     warnings.warn(f"the server failed on a request ({reference}):\n{told}", stacklevel=2)

@@ -103,6 +103,24 @@ def test_a_token_opens_what_it_grants(rest: RestClient, tokens: AccessTokens, ca
     assert asked(rest, only, "GET", "/v1/namespaces").json == {"namespaces": [["people"]]}
 
 
+def test_what_became_of_a_name_is_told_to_who_may_read_there(
+    rest: RestClient, tokens: AccessTokens, catalog: icecore.Catalog
+) -> None:
+    """Who dropped a table, and where one went that was renamed: not into which namespace to who can't read there."""
+    catalog.drop_table(("people", "t"), message="old", author="eve")
+    catalog.rename_table(("sales", "orders", "t"), ("sales", "u"))
+    catalog.drop_namespace("people")
+    anyone, here = made(tokens, "read:*"), made(tokens, "read:sales.orders", name="bob")
+    took = catalog.position - 2
+    gone = f"Table does not exist: people.t; it was dropped at position {took} by eve ('old'); undrop brings it back"
+    went = "Table does not exist: sales.orders.t"
+    by = catalog.log().to_pylist()[-1]["actor"]
+    assert asked(rest, anyone, "GET", "/v1/namespaces/people/tables/t").error[2] == gone
+    assert asked(rest, anyone, "GET", T).error[2] == f"{went}; it was renamed to sales.u at position {took + 1} by {by}"
+    assert asked(rest, here, "GET", T).error[2] == went
+    assert asked(rest, here, "GET", "/v1/namespaces?parent=people").error[2] == "Namespace does not exist: people"
+
+
 def test_a_revoked_or_expired_token_opens_nothing_more(
     rest: RestClient, tokens: AccessTokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
