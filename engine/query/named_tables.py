@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -13,7 +14,10 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
-from icecore.engine.view.view_sql_tree import VIEWS, TableNames, parsed, sql_of
+from icecore.engine.spec.reserved import METADATA_COLUMNS, PARTITION
+from icecore.engine.view.view_sql_tree import VIEWS, FromTable, Scopes, TableNames, parsed, sql_of
+
+_METADATA = {*METADATA_COLUMNS, PARTITION}
 
 
 @frozen
@@ -30,11 +34,46 @@ class Mention:
 
 @frozen
 class NamedTables:
-    """A query over internal names, what stood there before, and the parameters that it still has."""
+    """A query over internal names, and what stood there before."""
 
-    sql: str
     mentions: Mapping[str, Mention]
-    parameters: Mapping[str, Any] | None
+    _tree: dict[str, Any] = field(repr=False)
+    _names: _EachName = field(repr=False)
+    _at_values: Sequence[str] = field(repr=False)
+
+    def metadata_columns(self, columns: Mapping[str, Collection[str]], tables: Collection[str]) -> dict[str, list[str]]:
+        """The metadata columns that the query asks of `tables`, by internal names, where none has such a column itself.
+
+        `columns` has those of all that it names. Raises ValidationError where one could be of several tables.
+        """
+        found: dict[str, list[str]] = {}
+        for name, of in self._names.asked.items():
+            for among in of:
+                if any(name in (c.lower() for c in columns[t.internal]) for t in among):
+                    continue
+                can = [t for t in among if t.internal in tables]
+                if len(can) > 1:
+                    which = " or ".join(f"{t.alias}.{name}" for t in can)
+                    raise ValidationError(f"the query: {name} could be of several tables: write {which}")
+                for t in can:
+                    found.setdefault(t.internal, []).append(name)
+        return {internal: sorted(set(names)) for internal, names in found.items()}
+
+    def sql(self, con: duckdb.DuckDBPyConnection, metadata: Mapping[str, Sequence[str]]) -> str:
+        """The text of the query, in which no star stands for these metadata columns of tables by internal names."""
+        for scope in self._names.scopes:
+            for table, star in itertools.product(scope.tables, scope.stars):
+                if star["relation_name"].lower() in ("", table.alias.lower()):
+                    hidden = [{"table": table.alias, "column": name} for name in metadata.get(table.internal, ())]
+                    star["qualified_exclude_list"] = [*star.get("qualified_exclude_list", ()), *hidden]
+        return sql_of(con, self._tree)
+
+    def parameters(self, sql: str, given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """The parameters that the text still has, of those that were given."""
+        left = dict(given or {})
+        for value in self._at_values:
+            left = {k: v for k, v in left.items() if k not in duck.used(value, left)} | duck.used(sql, left)
+        return left if given else None
 
 
 def named_tables(
@@ -44,28 +83,39 @@ def named_tables(
     tree = parsed(con, sql, owner)
     names = _EachName(owner)
     value_tree = parsed(con, query(VIEWS, "one_value"), owner)
-    text = names.replaced_in(con, tree)
-    mentions, left = {}, dict(parameters or {})
+    names.replace_in(tree)
+    mentions, values = {}, []
     for internal, (parts, at_clause) in names.mentions.items():
         mentions[internal] = Mention(parts)
         if at_clause is not None:
             value = _value_sql(con, value_tree, at_clause["expr"])
             mentions[internal] = _at(con, parts, str(at_clause["unit"]).upper(), value, parameters or {})
-            left = {k: v for k, v in left.items() if k not in duck.used(value, left)} | duck.used(text, left)
-    return NamedTables(text, mentions, left if parameters else None)
+            values.append(value)
+    return NamedTables(mentions, tree, names, values)
 
 
 @define
 class _EachName(TableNames):
-    """An internal name for each mention."""
+    """An internal name for each mention, and the tables that each metadata column could be of where it is asked for."""
 
     mentions: dict[str, tuple[Identifier, dict[str, Any] | None]] = field(factory=dict)
+    asked: dict[str, list[list[FromTable]]] = field(factory=dict)
 
     def internal_name(self, parts: Identifier, at_clause: dict[str, Any] | None) -> str:
         internal = f"__icecore_{len(self.mentions)}"
         self.mentions[internal] = (parts, at_clause)
         self.internal[parts] = internal
         return internal
+
+    def column(self, names: Identifier, scopes: Scopes) -> Identifier:
+        names = super().column(names, scopes)
+        first, second = (n.lower() for n in (*names[:2], "")[:2])
+        of = next(([t] for scope in scopes for t in scope.tables if t.alias.lower() == first), None)
+        if of is not None and second in _METADATA:
+            self.asked.setdefault(second, []).append(of)
+        elif first in _METADATA:
+            self.asked.setdefault(first, []).append(next((s.tables for s in scopes if s.tables), []))
+        return names
 
 
 def _value_sql(con: duckdb.DuckDBPyConnection, value_tree: dict[str, Any], expression: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.scan.relation.file_footers import SQL
 from icecore.engine.scan.relation.scan_relation import column_names
-from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.schema import MAX_FIELD_ID, Schema
 from icecore.engine.spec.types import FloatType
 
 PLANS = "query/plans.sql"
@@ -105,7 +105,7 @@ def _conditions(name: str, schema: Schema, text: str) -> Iterator[Expression]:
         return
     for condition in understood:
         ids = [_field_id(name, p) for p in predicates(condition)]
-        if any(i is None or isinstance(schema.find_field(i).field_type, FloatType) for i in ids):
+        if any(i is None or i > MAX_FIELD_ID or isinstance(schema.find_field(i).field_type, FloatType) for i in ids):
             # A plan shows a float's digits, not which of float and double they are of.
             continue
         try:

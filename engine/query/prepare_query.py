@@ -52,14 +52,17 @@ def prepare_query(
         views = DuckQueries(catalog)
         scope = NameScope(namespace, None, OWNER)
         rows = {internal: rows_of(m, scope, catalog, views) for internal, m in named.mentions.items()}
+        tables = {n: r for n, r in rows.items() if isinstance(r, TableRows)}
+        metadata = named.metadata_columns({n: r.columns for n, r in rows.items()}, tables)
+        rows |= {n: tables[n].with_metadata(names) for n, names in metadata.items()}
         for internal, found in rows.items():
             stand_ins.enter_context(_stand_for(con, internal, found))
-        schemas = {n: r.scan.schema for n, r in rows.items() if isinstance(r, TableRows)}
-        values = named.parameters
-        needed = needed_rows(con, named.sql, schemas, values)
-        relation = con.sql(named.sql, params=dict(values) if values else None)
+        text = named.sql(con, metadata)
+        left = named.parameters(text, values)
+        needed = needed_rows(con, text, {n: r.scan.schema for n, r in tables.items()}, left)
+        relation = con.sql(text, params=dict(left) if left else None)
         schema = plain(relation.limit(0).to_arrow_table(), OWNER).schema
-    return QueryAnswer(schema, PreparedQuery(named.sql, values, rows, needed, seconds, memory_limit, now))
+    return QueryAnswer(schema, PreparedQuery(text, left, rows, needed, seconds, memory_limit, now))
 
 
 @contextmanager
@@ -74,7 +77,7 @@ def _duckdb_refusals() -> Iterator[None]:
 def _stand_for(con: duckdb.DuckDBPyConnection, name: str, rows: RowsOf) -> AbstractContextManager[None]:
     """A context with a table without rows that has a name of the query."""
     if isinstance(rows, TableRows):
-        return stand_in(con, name, rows.scan.schema)
+        return stand_in(con, name, rows.scan.projection)
     return duck.registered(con, name, rows.schema.empty_table())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, assert_never
 
 import pyarrow as pa
@@ -48,6 +48,15 @@ class TableRows:
 
     scan: DataScan
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return [f.name for f in self.scan.projection.fields]
+
+    def with_metadata(self, names: Sequence[str]) -> TableRows:
+        """The rows with metadata columns after their own."""
+        return TableRows(self.scan.update(selected_fields=("*", *names)))
+
     def needed(self, rows: NeededRows) -> DataScan:
         """The scan of the files that can have rows that matter."""
         return self.scan.filtered(rows.condition)
@@ -66,6 +75,11 @@ class ArrowRows:
 
     schema: pa.Schema
     read: Callable[[], pa.Table] = field(repr=False)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.schema.names)
 
 
 RowsOf = TableRows | ArrowRows

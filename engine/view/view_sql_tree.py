@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import duckdb
@@ -16,6 +17,8 @@ from icecore.engine.queries.named_queries import query
 from icecore.engine.view.view_names import shortened
 
 VIEWS = "view/duckdb.sql"
+
+_PIVOTS = re.compile(r"\bPIVOT(_WIDER)?\b", re.IGNORECASE)
 
 
 @frozen
@@ -36,8 +39,8 @@ def rewritten(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> Rewritten
     node = tree["statements"][0]["node"]
     star = any(column.get("type") == "STAR" for column in _selected(node))
     names = TableNames(owner)
-    text = names.replaced_in(con, tree)
-    return RewrittenSql(text, {internal: parts for parts, internal in names.internal.items()}, star)
+    names.replace_in(tree)
+    return RewrittenSql(sql_of(con, tree), {internal: parts for parts, internal in names.internal.items()}, star)
 
 
 def parsed(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> dict[str, Any]:
@@ -45,6 +48,8 @@ def parsed(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> dict[str, An
     ((text,),) = duck.rows(con, query(VIEWS, "to_tree"), {"query": sql})
     tree: dict[str, Any] = orjson.loads(text)
     if tree["error"] and tree["error_message"].startswith("Only SELECT"):
+        if _PIVOTS.search(sql):
+            raise ValidationError(f"{owner}: PIVOT needs the values that become columns: ON city IN ('Oslo', 'Rome')")
         raise ValidationError(f"{owner} must be one SELECT: SQL changes nothing here")
     if tree["error"]:
         raise ValidationError(f"{owner}: its query can't be parsed: {tree['error_message']}")
@@ -67,19 +72,40 @@ def sql_of(con: duckdb.DuckDBPyConnection, tree: dict[str, Any]) -> str:
     return str(text)
 
 
+@define(eq=False)
+class FromTable:
+    """A table where FROM names it, and the name that its columns are known by: of its own, or one that it is given."""
+
+    parts: Identifier
+    internal: str
+    alias: str
+    is_renamed: bool
+
+
+@define(eq=False)
+class FromScope:
+    """The tables that one FROM names itself, and the stars that stand for all columns of it."""
+
+    tables: list[FromTable] = field(factory=list)
+    stars: list[dict[str, Any]] = field(factory=list)
+
+
+Scopes = tuple[FromScope, ...]
+"""The scopes in which a name is looked up, the innermost first."""
+
+
 @define
 class TableNames:
     """The internal names of the tables in a tree; names of common table expressions are left alone."""
 
     owner: str
     internal: dict[Identifier, str] = field(factory=dict)
+    scopes: list[FromScope] = field(factory=list)
+    _replaced: set[int] = field(factory=set)
 
-    def replaced_in(self, con: duckdb.DuckDBPyConnection, tree: dict[str, Any]) -> str:
-        """The SQL of a tree of one SELECT, over internal names."""
-        node = tree["statements"][0]["node"]
-        self.visit(node, frozenset())
-        self.shorten_columns(node)
-        return sql_of(con, tree)
+    def replace_in(self, tree: dict[str, Any]) -> None:
+        """Makes a tree of one SELECT one over internal names."""
+        self.visit(tree["statements"][0]["node"], frozenset(), ())
 
     def internal_name(self, parts: Identifier, at_clause: dict[str, Any] | None) -> str:
         """The internal name of a table that is named, once more maybe. Raises ValidationError for one with AT."""
@@ -87,49 +113,74 @@ class TableNames:
             raise ValidationError(f"{self.owner}: AT is not supported in a view's query, found at {'.'.join(parts)}")
         return self.internal.setdefault(parts, f"__icecore_{len(self.internal)}")
 
-    def visit(self, node: Any, ctes: frozenset[str]) -> None:
+    def column(self, names: Identifier, scopes: Scopes) -> Identifier:
+        """The name of a column, `events.id` for `ns.events.id`: its table is known by its alias alone now."""
+        for table in (t for scope in scopes for t in scope.tables if not t.is_renamed):
+            kept = shortened(names, [table.parts])
+            if len(kept) < len(names):
+                return (table.alias, *kept[1:])
+        return names
+
+    def visit(self, node: Any, ctes: frozenset[str], scopes: Scopes) -> None:
         """Replaces the names below a node where these `ctes` can be seen."""
         if isinstance(node, list):
             for item in node:
-                self.visit(item, ctes)
+                self.visit(item, ctes, scopes)
         if not isinstance(node, dict):
             return
-        if node.get("type") == "BASE_TABLE":
-            self._replace(node, ctes)
         if "cte_map" in node:
-            ctes = self._common_tables(node["cte_map"], ctes)
+            ctes = self._common_tables(node["cte_map"], ctes, scopes)
+        kind = node.get("type")
+        if kind in _FROM and id(node) not in self._replaced:
+            scopes = (self._scope(node.get(_FROM[kind], node), ctes), *scopes)
+        if kind == "COLUMN_REF":
+            node["column_names"] = list(self.column(tuple(node["column_names"]), scopes))
+        elif kind == "STAR" and scopes:
+            scopes[0].stars.append(node)
         for key, value in node.items():
             if key != "cte_map":
-                self.visit(value, ctes)
+                self.visit(value, ctes, scopes)
 
-    def _common_tables(self, cte_map: dict[str, Any], ctes: frozenset[str]) -> frozenset[str]:
+    def _common_tables(self, cte_map: dict[str, Any], ctes: frozenset[str], scopes: Scopes) -> frozenset[str]:
         """The common table expressions that can be seen: each sees those before it, a recursive one also itself."""
         for entry in cte_map["map"]:
             name, body = entry["key"].lower(), entry["value"]
             recursive = (body.get("query_node") or {}).get("type") == "RECURSIVE_CTE_NODE"
-            self.visit(body, ctes | {name} if recursive else ctes)
+            self.visit(body, ctes | {name} if recursive else ctes, scopes)
             ctes = ctes | {name}
         return ctes
 
-    def _replace(self, node: dict[str, Any], ctes: frozenset[str]) -> None:
-        parts = tuple(node["qualified_name"]["path"])
-        if len(parts) == 1 and parts[0].lower() in ctes:
-            return
-        internal = self.internal_name(parts, node.get("at_clause"))
-        node["at_clause"] = None
-        node["alias"] = node["alias"] or parts[-1]
-        node["catalog_name"] = node["schema_name"] = ""
-        node["table_name"] = internal
-        node["qualified_name"] = {"path": [internal]}
+    def _scope(self, source: Any, ctes: frozenset[str]) -> FromScope:
+        """The tables of a FROM, replaced; those of one name that have no other are known by all parts of theirs."""
+        scope = FromScope()
+        self.scopes.append(scope)
+        named = [(n, tuple(n["qualified_name"]["path"])) for n in _base_tables(source)]
+        known = [(n["alias"] or parts[-1]).lower() for n, parts in named]
+        for node, parts in named:
+            self._replaced.add(id(node))
+            if len(parts) == 1 and parts[0].lower() in ctes:
+                continue
+            is_renamed, is_only = bool(node["alias"]), known.count(parts[-1].lower()) == 1
+            alias = node["alias"] or (parts[-1] if is_only else ".".join(parts))
+            internal = self.internal_name(parts, node.get("at_clause"))
+            node["at_clause"] = None
+            node["alias"] = alias
+            node["catalog_name"] = node["schema_name"] = ""
+            node["table_name"] = internal
+            node["qualified_name"] = {"path": [internal]}
+            scope.tables.append(FromTable(parts, internal, alias, is_renamed))
+        return scope
 
-    def shorten_columns(self, node: Any) -> None:
-        """Makes `ns.events.id` `events.id`: the table is known by its last name alone now."""
-        if isinstance(node, list):
-            for item in node:
-                self.shorten_columns(item)
-        if not isinstance(node, dict):
-            return
-        if node.get("type") == "COLUMN_REF":
-            node["column_names"] = list(shortened(tuple(node["column_names"]), self.internal))
-        for value in node.values():
-            self.shorten_columns(value)
+
+# What has a scope of its own, and where the tables of that stand.
+_FROM = {"SELECT_NODE": "from_table", "PIVOT": "source", "BASE_TABLE": ""}
+
+
+def _base_tables(node: Any) -> Iterator[dict[str, Any]]:
+    """The tables that are named right in a FROM."""
+    match node:
+        case {"type": "BASE_TABLE"}:
+            yield node
+        case {"type": "JOIN", "left": left, "right": right}:
+            yield from _base_tables(left)
+            yield from _base_tables(right)

@@ -15,8 +15,8 @@ SELECT {columns} FROM read_parquet({files}, hive_partitioning = FALSE, can_have_
 -- {files}: a list of paths
 -- {constants}: a comma and a relation of one row, or nothing
 -- {deleted}: a relation of places in the list and positions in the file
-SELECT {columns} FROM read_parquet({files}, hive_partitioning = FALSE, can_have_nan = TRUE) AS f{constants}
-WHERE NOT EXISTS (FROM {deleted} AS d WHERE d.file = f.file_index AND d.pos = f.file_row_number)
+SELECT {columns} FROM read_parquet({files}, hive_partitioning = FALSE, can_have_nan = TRUE) AS f
+ANTI JOIN {deleted} AS d ON d.file = f.file_index AND d.pos = f.file_row_number{constants}
 
 -- name: given_rows
 -- {columns}: columns of the relation

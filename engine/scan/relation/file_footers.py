@@ -23,6 +23,7 @@ from icecore.engine.queries.named_queries import query
 from icecore.engine.scan.relation.native_columns import FileColumn, FileColumns, file_columns
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.reserved import LINEAGE
 
 SQL = "data/relations.sql"
 _AT_ONCE = 1000
@@ -30,9 +31,13 @@ _AT_ONCE = 1000
 
 @define
 class FileFooters:
-    """The columns of a table's files. Files that have the same ones share one object."""
+    """The columns of a table's files. Files that have the same ones share one object.
+
+    No mark tells of the columns of row lineage, so with these all footers are read.
+    """
 
     _metadata: TableMetadata
+    _with_lineage: bool = False
     _marks: Mapping[str, FileColumns | None] = field(init=False)
     _known: dict[Any, FileColumns] = field(factory=dict)
 
@@ -43,15 +48,28 @@ class FileFooters:
     def of(self, files: Sequence[ContentFile], paths: Sequence[str | None]) -> list[FileColumns | None]:
         """The columns of each file; None where DuckDB should not read it, as of one without a path."""
         marks = [mark_of(f.file_path) for f in files]
-        asked = [i for i, (m, p) in enumerate(zip(marks, paths, strict=True)) if p is not None and m not in self._marks]
+        asked = [i for i, (m, p) in enumerate(zip(marks, paths, strict=True)) if p is not None and self._is_read(m)]
         read: dict[int, FileColumns | None] = {}
         for start in range(0, len(asked), _AT_ONCE):
             some = asked[start : start + _AT_ONCE]
             read.update(zip(some, self._read([files[i] for i in some], [paths[i] or "" for i in some]), strict=True))
         found: list[FileColumns | None] = []
         for i, (mark, path) in enumerate(zip(marks, paths, strict=True)):
-            found.append(None if path is None else read[i] if i in read else self._marks[mark or ""])
+            known = self._marks.get(mark or "")
+            if path is None or i not in read:
+                found.append(None if path is None else known)
+            else:
+                found.append(self._and_lineage(known, read[i]) if mark in self._marks else read[i])
         return found
+
+    def _is_read(self, mark: str | None) -> bool:
+        return self._with_lineage or mark not in self._marks
+
+    def _and_lineage(self, known: FileColumns | None, read: FileColumns | None) -> FileColumns | None:
+        if known is None or read is None:
+            return None
+        lineage = {f.field_id: read[f.field_id] for f in LINEAGE if f.field_id in read}
+        return self._known.setdefault((id(known), *lineage.items()), {**known, **lineage}) if lineage else known
 
     def _read(self, files: Sequence[ContentFile], paths: Sequence[str]) -> list[FileColumns | None]:
         """The columns by the footers; of none where one can't be read: then the error is that of its reader."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
-from icecore.engine.spec.reserved import METADATA_COLUMNS, PARTITION_ID
+from icecore.engine.spec.reserved import FILE, LINEAGE, METADATA_COLUMNS, PARTITION_ID, POS, ROW_ID, SPEC_ID
 from icecore.engine.spec.types import (
     BinaryType,
     BooleanType,
@@ -51,6 +51,8 @@ _TYPES: Mapping[type[Type], str] = {
 }
 _PROMOTIONS = {("INTEGER", "BIGINT"), ("FLOAT", "DOUBLE"), ("DATE", "TIMESTAMP")}
 _RESERVED = {PARTITION_ID, *(f.field_id for f in METADATA_COLUMNS.values())}
+_OF_FILE = {PARTITION_ID, FILE.field_id, SPEC_ID.field_id}
+_LINEAGE = {f.field_id for f in LINEAGE}
 
 
 @frozen
@@ -84,6 +86,25 @@ class Given:
     value: Any
 
 
+@frozen
+class OfFile:
+    """A column with a value for each file, whose numbers the position of a row is added to where `by_position`.
+
+    `stored` is the name of the column of a file that has values of its own for some rows.
+    """
+
+    stored: str | None = None
+    by_position: bool = False
+
+
+@frozen
+class Position:
+    """The place of a row in its file."""
+
+
+NativeColumn = Read | Given | OfFile | Position
+
+
 def duckdb_type(t: Type) -> str | None:
     """DuckDB's type of a primitive column; None for nested types, and where its reader is not relied upon."""
     if isinstance(t, DecimalType):
@@ -111,13 +132,15 @@ def _written(f: NestedField) -> FileColumn:
     return FileColumn(f.name, duckdb_type(f.field_type), f.field_type if children(f.field_type) else None)
 
 
-def native_column(field: NestedField, columns: FileColumns, identity: Mapping[int, Any]) -> Read | Given | None:
+def native_column(field: NestedField, columns: FileColumns, identity: Mapping[int, Any]) -> NativeColumn | None:
     """The way in which DuckDB makes an expected column from a file with these columns; None where it should not.
 
     `identity` are the values of identity partition fields, for files that lack these columns.
     """
-    if field.field_id in _RESERVED or not is_native(field.field_type):
+    if not is_native(field.field_type):
         return None
+    if field.field_id in _RESERVED:
+        return _metadata_column(field.field_id, columns)
     found = columns.get(field.field_id)
     if found is not None:
         return _read(field.field_type, found)
@@ -126,6 +149,18 @@ def native_column(field: NestedField, columns: FileColumns, identity: Mapping[in
     if field.required and field.initial_default is None:
         return None
     return Given(field.initial_default)
+
+
+def _metadata_column(field_id: int, columns: FileColumns) -> NativeColumn | None:
+    """A metadata column; `_deleted` is left to the reader of this engine, as it has the deleted rows come too."""
+    if field_id in _OF_FILE:
+        return OfFile()
+    if field_id == POS.field_id:
+        return Position()
+    stored = columns.get(field_id)
+    if field_id not in _LINEAGE or (stored is not None and stored.type != "BIGINT"):
+        return None
+    return OfFile(None if stored is None else stored.name, by_position=field_id == ROW_ID.field_id)
 
 
 def _read(wanted: Type, found: FileColumn) -> Read | None:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 import numpy as np
 import pyarrow as pa
 from attrs import define, field, frozen
 
 from icecore.engine.data.arrow.arrow_schema import field_to_arrow, schema_to_arrow
-from icecore.engine.data.arrow.arrow_values import constant_array
+from icecore.engine.data.arrow.arrow_values import constant_array, to_array
 from icecore.engine.data.arrow.narrow import narrow
 from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.read.read_tasks import identity_values
@@ -23,10 +23,27 @@ from icecore.engine.expression.nodes import TRUE
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.scan.relation.file_footers import SQL, FileFooters
-from icecore.engine.scan.relation.native_columns import FileColumns, Given, Read, native_column
+from icecore.engine.scan.relation.native_columns import (
+    FileColumns,
+    Given,
+    NativeColumn,
+    OfFile,
+    Position,
+    Read,
+    native_column,
+)
 from icecore.engine.scan.relation.row_stream import RowStream
 from icecore.engine.spec.content_file import DataFileContent, FileFormat
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.reserved import (
+    FILE,
+    LAST_UPDATED_SEQUENCE_NUMBER,
+    LINEAGE,
+    PARTITION_ID,
+    ROW_ID,
+    SPEC_ID,
+    partition_struct,
+)
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import NestedField
 
@@ -72,7 +89,7 @@ class ScanRelation:
 class _Group:
     """Files of the same columns, whose rows DuckDB reads in one go."""
 
-    columns: tuple[Read | Given | None, ...]
+    columns: tuple[NativeColumn, ...]
     files: list[tuple[FileScanTask, str]] = field(factory=list)
 
 
@@ -162,7 +179,9 @@ class _Relation:
     def grouped(self, tasks: Sequence[FileScanTask]) -> tuple[list[_Group], list[FileScanTask]]:
         """The files that DuckDB reads, those alike together, and the tasks that are left."""
         paths = [self.readable_path(t) for t in tasks]
-        columns = FileFooters(self.scan.metadata).of([t.file for t in tasks], paths)
+        missing = self.missing()
+        with_lineage = any(f in LINEAGE and i not in missing for i, f in enumerate(self.fields))
+        columns = FileFooters(self.scan.metadata, with_lineage).of([t.file for t in tasks], paths)
         groups: dict[Any, _Group] = {}
         others = []
         for task, path, found in zip(tasks, paths, columns, strict=True):
@@ -184,16 +203,17 @@ class _Relation:
         path: str | None = self.scan.storage.local_path(file.file_path)
         return path if path is not None and _GLOB.isdisjoint(path) and task.residual == TRUE else None
 
-    def native_columns(self, task: FileScanTask, found: FileColumns) -> tuple[Any, tuple[Read | Given | None, ...]]:
+    def native_columns(self, task: FileScanTask, found: FileColumns) -> tuple[Any, tuple[NativeColumn, ...]]:
         """The columns of a file, and what files that can be read along with it have in common; None for neither."""
-        if task.delete_files and any(c.name.lower() in _PLACES for c in found.values()):
+        hides_places = any(c.name.lower() in _PLACES for c in found.values())
+        if task.delete_files and hides_places:
             return None, ()
         identity = identity_values(task.file, self.scan.metadata.specs)
         missing = self.missing()
         made = []
         for i, f in enumerate(self.fields):
             column = Given(None) if i in missing else native_column(f, found, identity)
-            if column is None:
+            if column is None or (hides_places and isinstance(column, OfFile | Position)):
                 return None, ()
             made.append(column)
         given = tuple(repr(c.value) for c in made if isinstance(c, Given))
@@ -205,10 +225,9 @@ class _Relation:
         number = len(self.files)
         paths = [path for _, path in group.files]
         self.files += paths
+        tasks = [task for task, _ in group.files]
         constants = {
-            f"k{i}": constant_array(f.field_type, c.value, 1, with_ids=False)
-            for i, (f, c) in enumerate(zip(self.fields, group.columns, strict=True))
-            if isinstance(c, Given) and c.value is not None
+            f"k{i}": array for i, c in enumerate(group.columns) if (array := self.constant(i, c, tasks)) is not None
         }
         columns = [_column_sql(i, c) for i, c in enumerate(group.columns)]
         parts = {
@@ -216,26 +235,50 @@ class _Relation:
             "files": f"[{', '.join(map(duck.literal, paths))}]",
             "constants": f", {self.register(f'constants_{number}', pa.table(constants))} AS k" if constants else "",
         }
-        deleted = self.deleted([task for task, _ in group.files])
+        deleted = self.deleted(tasks)
         if deleted is None:
             return query(SQL, "whole_files", **parts)
         return query(SQL, "files_with_deletes", **parts, deleted=self.register(f"deleted_{number}", deleted))
 
-    def deleted(self, tasks: Sequence[FileScanTask]) -> RowStream | None:
-        """The deleted positions of files by their places, read when they are asked for; None where there are none."""
-        if not any(t.delete_files for t in tasks):
-            return None
-        schema = pa.schema([("file", pa.uint64()), ("pos", pa.int64())])
-        stream = RowStream(schema, partial(self.positions, tasks, schema))
-        self.streams.append(stream)
-        return stream
+    def constant(self, place: int, column: NativeColumn, tasks: Sequence[FileScanTask]) -> pa.Array | None:
+        """The values that a column needs of files by their places, or one for all of them; None where it needs none."""
+        field = self.fields[place]
+        match column:
+            case Given(value=value) if value is not None:
+                return constant_array(field.field_type, value, 1, with_ids=False)
+            case OfFile():
+                values = to_array(field.field_type, [self.of_file(field.field_id, t) for t in tasks], with_ids=False)
+                return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+            case _:
+                return None
 
-    def positions(self, tasks: Sequence[FileScanTask], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for place, t in enumerate(tasks):
-            found = self.deletes.deleted_positions(self.scan.storage, t.file.file_path, t.delete_files)
-            if len(found):
-                places = pa.array(np.full(len(found), place, np.uint64))
-                yield pa.RecordBatch.from_arrays([places, pa.array(found)], schema=schema)
+    def of_file(self, field_id: int, task: FileScanTask) -> Any:
+        """The value of a metadata column of a file, as its reader has it."""
+        file = task.file
+        if field_id == PARTITION_ID:
+            return partition_struct(self.scan.metadata.specs[file.spec_id], file.partition)
+        has_row_ids = file.first_row_id is not None
+        return {
+            FILE.field_id: file.file_path,
+            SPEC_ID.field_id: file.spec_id,
+            ROW_ID.field_id: file.first_row_id,
+            LAST_UPDATED_SEQUENCE_NUMBER.field_id: task.data_sequence_number if has_row_ids else None,
+        }[field_id]
+
+    def deleted(self, tasks: Sequence[FileScanTask]) -> pa.Table | None:
+        """The deleted positions of files by their places; None where there are none.
+
+        They are read now: of a table DuckDB knows how many rows it has, and joins it the right way round.
+        """
+        found = [
+            (place, self.deletes.deleted_positions(self.scan.storage, t.file.file_path, t.delete_files))
+            for place, t in enumerate(tasks)
+            if t.delete_files
+        ]
+        if not found:
+            return None
+        places = np.repeat(np.array([p for p, _ in found], np.uint64), [len(positions) for _, positions in found])
+        return pa.table({"file": places, "pos": np.concatenate([positions for _, positions in found])})
 
     def batches(self, tasks: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:
         """The rows that this engine reads."""
@@ -249,13 +292,22 @@ class _Relation:
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _column_sql(place: int, column: Read | Given | None) -> str:
+def _column_sql(place: int, column: NativeColumn) -> str:
+    return f"{_value_sql(place, column)} AS c{place}"
+
+
+def _value_sql(place: int, column: NativeColumn) -> str:
     match column:
         case Read(name=name, cast_to=None):
-            return f"f.{quote(name)} AS c{place}"
+            return f"f.{quote(name)}"
         case Read(name=name, cast_to=other):
-            return f"CAST(f.{quote(name)} AS {other}) AS c{place}"
-        case Given(value=value) if value is not None:
-            return f"k.k{place} AS c{place}"
-        case _:
-            return f"NULL AS c{place}"
+            return f"CAST(f.{quote(name)} AS {other})"
+        case Given(value=value):
+            return "NULL" if value is None else f"k.k{place}"
+        case Position():
+            return "f.file_row_number"
+        case OfFile(stored=stored, by_position=by_position):
+            value = f"k.k{place}[CAST(f.file_index AS BIGINT) + 1]" + (" + f.file_row_number" if by_position else "")
+            return value if stored is None else f"coalesce(f.{quote(stored)}, {value})"
+        case other:
+            assert_never(other)

@@ -28,7 +28,7 @@ from icecore.engine.spec.types import LongType, StringType
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[icecore.Catalog]:
-    """Two tables and a view: `t` of three files, one with deleted rows, and `names.other`."""
+    """Tables and a view: `ns.t` of three files, one with deleted rows, `names.other`, and `names.t` with a `_file`."""
     with icecore.open(tmp_path_factory.mktemp("lake")) as catalog:
         catalog.create_namespace("ns")
         catalog.create_namespace("names")
@@ -41,6 +41,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[icecore.Catalog]:
         table.delete("id = 13")
         other = catalog.create_table("names.other", schema)
         other.append(rows(1, 2))
+        same_name = catalog.create_table("names.t", pa.schema([("id", pa.int64()), ("_file", pa.string())]))
+        same_name.append([{"id": 1, "_file": "own"}])
         catalog.create_view("ns.v", "SELECT id FROM t WHERE id < 3")
         yield catalog
 
@@ -126,6 +128,15 @@ def test_lines_of_a_text_are_no_conditions(tmp_path: Path, text: str) -> None:
         ("SELECT max(id) FROM ns.v", [(2,)], []),
         ("SELECT count(*) FROM ns.v JOIN ns.t USING (id)", [(3,)], [3]),
         ("SELECT content, count(*) FROM ns.t.files GROUP BY content ORDER BY content", [(0, 3), (1, 1)], []),
+        ("SELECT count(*), max(_pos) FROM ns.t WHERE id >= 20", [(10, 9)], [1]),
+        ("SELECT * FROM ns.t WHERE id > 27 AND _pos = 9", [(29, "n29")], [1]),
+        ("SELECT x.* FROM ns.t x JOIN ns.v USING (id) WHERE x._pos = 1", [(1, "n1")], [3]),
+        ("SELECT count(*) FROM ns.t a JOIN ns.t b ON a._file = b._file AND a._pos < b._pos", [(126,)], [3, 3]),
+        ("SELECT count(*) FROM ns.t WHERE _deleted", [(1,)], [3]),
+        ("SELECT ns.t.name, names.t._file FROM ns.t, names.t WHERE ns.t.id = names.t.id", [("n1", "own")], [3, 1]),
+        ("FROM names.t WHERE _pos = 0", [(1, "own")], [1]),
+        ("WITH t AS (SELECT 1 AS _pos) SELECT _pos FROM t", [(1,)], []),
+        ("PIVOT ns.t ON name IN ('n1', 'n2') USING sum(id)", [(1, 2)], [3]),
         ("SELECT trunc(id, -1), count(*) FROM ns.t WHERE trunc(id, -1) = 20 GROUP BY 1", [(20, 10)], [3]),
     ],
 )
@@ -168,6 +179,9 @@ def test_time_travel_by_parameters_and_of_the_catalog(lake: icecore.Catalog) -> 
         ("SELECT * FROM ns.v AT (VERSION => 1)", ValidationError, "AT is for tables"),
         ("SELECT * FROM ns.t AT (VERSION => 1.5)", ValidationError, "AT takes a snapshot id"),
         ("SELECT * FROM ns.t AT (VERSION => $v)", ValidationError, "can't be computed"),
+        ("SELECT _pos FROM ns.t, names.t", ValidationError, "write ns.t._pos or names.t._pos"),
+        ("SELECT _pos FROM ns.v", ValidationError, "_pos"),
+        ("PIVOT ns.t ON name USING sum(id)", ValidationError, "PIVOT needs the values"),
         ("DELETE FROM ns.t", ValidationError, "must be one SELECT"),
         ("CREATE TABLE x AS SELECT 1", ValidationError, "must be one SELECT"),
         ("COPY (SELECT 1) TO 'x.csv'", ValidationError, "must be one SELECT"),
@@ -254,6 +268,29 @@ def test_files_of_all_kinds_are_one_table(tmp_path: Path) -> None:
         assert catalog.query("SELECT city FROM ns.t WHERE number = 8").fetchall() == [("hive",)]
         connection = table.scan("number > 4", limit=2).to_duckdb("found")
         assert connection.sql("SELECT count(*), min(number) > 4 FROM found").fetchall() == [(2, True)]
+
+
+def test_metadata_columns_are_those_of_a_scan(tmp_path: Path) -> None:
+    """With deletes, row ids stored in files and inherited, files of two formats, and a changed partition spec."""
+    columns = ("id", "_file", "_pos", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        schema = pa.schema([("id", pa.int64()), ("city", pa.string())])
+        table = catalog.create_table("ns.t", schema, partition_spec=["city"], format_version=3)
+        table.append([{"id": i, "city": "ab"[i % 2]} for i in range(8)])
+        table.delete("id IN (2, 5)")
+        with table.update_spec() as spec:
+            spec.remove_field("city")
+            spec.add_field("id", "bucket[4]", "bucket")
+        table.set_properties({"write.delete.mode": "merge-on-read", "write.format.default": "avro"})
+        table.append([{"id": i, "city": "c"} for i in (8, 9)])
+        table.set_properties({"write.format.default": "parquet"})
+        table.append([{"id": i, "city": None} for i in range(10, 20)])
+        table.delete("id IN (4, 11, 13)")
+        for version in [s.snapshot_id for s in table.history()]:
+            answer = catalog.query(f"SELECT {', '.join(columns)} FROM ns.t AT (VERSION => {version}) ORDER BY id")
+            scan = table.scan(snapshot_id=version, selected_fields=columns)
+            assert answer.to_arrow().to_pylist() == scan.to_arrow().sort_by("id").to_pylist()
 
 
 def test_a_connection_that_may_read_no_files_is_given_rows(lake: icecore.Catalog) -> None:
