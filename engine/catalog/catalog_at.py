@@ -93,8 +93,9 @@ class CatalogAt:
         Raises ValidationError, QueryLimitError.
         """
         from icecore.projections.audit.audited_tables import AuditedTable
-        from icecore.projections.audit.history.logged_tables import AuditedLog
+        from icecore.projections.audit.file_rows import entries_of
         from icecore.projections.audit.sql_prompt import run_sql
+        from icecore.projections.history.logged_tables import LoggedTables
 
         def listed() -> list[AuditedTable]:
             now = self._warehouse.models.identifier_of
@@ -102,8 +103,10 @@ class CatalogAt:
             return [AuditedTable(n, s, partial(self.load_table, n), now(s)) for n, s in streams.items()]
 
         warehouse = self._warehouse
-        log = AuditedLog(warehouse.store, warehouse.repository, self.table_of, up_to=self.position)
-        return run_sql(self, listed, log, query, parameters, timeout=timeout, memory_limit=memory_limit)
+        tables = LoggedTables(
+            warehouse.store, warehouse.repository, lambda s: entries_of(self.table_of(s)), up_to=self.position
+        )
+        return run_sql(self, listed, tables, query, parameters, timeout=timeout, memory_limit=memory_limit)
 
     def query(
         self,

@@ -97,8 +97,9 @@ def sql(
     UnreadableTableWarning: the table `problems` says why. Raises ValidationError, QueryLimitError.
     """
     from icecore.projections.audit.audited_tables import AuditedTable
-    from icecore.projections.audit.history.logged_tables import AuditedLog
+    from icecore.projections.audit.file_rows import entries_of
     from icecore.projections.audit.sql_prompt import run_sql
+    from icecore.projections.history.logged_tables import LoggedTables
 
     warehouse = catalog._warehouse
 
@@ -107,7 +108,8 @@ def sql(
         return [AuditedTable(name, stream, partial(table_of, catalog, stream), name) for name, stream in names]
 
     repository = warehouse.repository
-    log = AuditedLog(warehouse.store, repository, partial(table_of, catalog), repository.foreign.adopt_all_if_changed)
+    adopt = repository.foreign.adopt_all_if_changed
+    log = LoggedTables(warehouse.store, repository, lambda stream: entries_of(table_of(catalog, stream)), adopt)
     return run_sql(catalog, listed, log, query, parameters, timeout=timeout, memory_limit=memory_limit)
 
 

@@ -26,6 +26,7 @@ METADATA_TABLES = (
     *("snapshots", "history", "refs", "metadata_log_entries", "manifests", "all_manifests"),
     *("entries", "all_entries", "files", "data_files", "delete_files"),
     *("all_files", "all_data_files", "all_delete_files", "partitions", "position_deletes"),
+    *("events", "commits", "file_history", "schema_history", "spec_history", "property_history", "ref_history"),
 )
 """The tables of `table.inspect`, which stand after the name of their table."""
 

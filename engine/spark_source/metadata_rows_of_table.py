@@ -15,19 +15,26 @@ INSPECTED = (
     "all_entries",
     "all_files",
     "all_manifests",
+    "commits",
     "data_files",
     "delete_files",
     "entries",
+    "events",
+    "file_history",
     "files",
     "history",
     "manifests",
     "metadata_log_entries",
     "partitions",
     "position_deletes",
+    "property_history",
+    "ref_history",
     "refs",
+    "schema_history",
     "snapshots",
+    "spec_history",
 )
-"""Those of Iceberg, as `table.inspect` has them."""
+"""Those that `table.inspect` has."""
 AUDITED = ("columns", "properties")
 METADATA_TABLES = (*INSPECTED, *AUDITED, "log")
 """What can stand behind a table's name; of a table as of a position each is as it was then."""

@@ -28,7 +28,7 @@ from icecore.projections.plan.planning import Planning
 if TYPE_CHECKING:
     from icecore.engine.maintenance.maintenance import Maintenance
     from icecore.engine.table.by_spark.spark_changes import SparkChanges
-    from icecore.projections.inspect.inspect_table import InspectTable
+    from icecore.projections.history.inspected_table import InspectedTable
     from icecore.projections.plan.planner import Planner
 
 
@@ -178,11 +178,11 @@ class Table:
     partitions = table_reads.partitions
 
     @property
-    def inspect(self) -> InspectTable:
-        """Iceberg's metadata tables of the table as it is loaded: `table.inspect.files()` and so on, as Arrow."""
-        from icecore.projections.inspect.inspect_table import InspectTable
+    def inspect(self) -> InspectedTable:
+        """Iceberg's metadata tables of the table as loaded, and its history: `table.inspect.files()` and so on."""
+        from icecore.projections.history.inspected_table import InspectedTable
 
-        return InspectTable(self._planner, self._state)
+        return InspectedTable(self._planner, self._state)
 
     # Plans that are stored under a name
     prefetch = table_reads.prefetch

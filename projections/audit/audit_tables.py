@@ -49,8 +49,10 @@ import pyarrow as pa
 from icecore.projections.audit import catalog_rows, file_rows, iceberg_rows, metadata_rows, report_rows
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.checks import disk_rows, manifest_contents
-from icecore.projections.audit.history import commit_rows, dropped_rows, shape_rows
-from icecore.projections.audit.history.logged_tables import AuditedLog, LoggedTable
+from icecore.projections.audit.history import dropped_rows
+from icecore.projections.history import commit_rows, shape_rows
+from icecore.projections.history.event_rows import EVENTS
+from icecore.projections.history.logged_tables import LoggedTable, LoggedTables
 from icecore.projections.inspect.log_table import LOG_SCHEMA
 
 ICEBERG_TABLES: dict[str, tuple[pa.Schema, Callable[[AuditedRows], pa.Table]]] = {
@@ -68,7 +70,7 @@ ICEBERG_TABLES: dict[str, tuple[pa.Schema, Callable[[AuditedRows], pa.Table]]] =
     "position_deletes": (iceberg_rows.POSITION_DELETES, iceberg_rows.position_deletes),
 }
 
-_History = Callable[[AuditedLog, LoggedTable], Sequence[pa.Table]]
+_History = Callable[[LoggedTables, LoggedTable], Sequence[pa.Table]]
 HISTORIES: dict[str, tuple[pa.Schema, _History]] = {
     "commits": (commit_rows.COMMITS, commit_rows.commits),
     "file_history": (commit_rows.FILE_HISTORY, commit_rows.file_history),
@@ -130,7 +132,7 @@ AUDIT_SCHEMAS: dict[str, pa.Schema] = {
     "manifest_contents": manifest_contents.MANIFEST_CONTENTS,
     "file_faults": disk_rows.FILE_FAULTS,
     "orphan_files": disk_rows.ORPHAN_FILES,
-    "events": catalog_rows.EVENTS,
+    "events": EVENTS,
     "log_health": dropped_rows.LOG_HEALTH,
     "scan_reports": report_rows.SCAN_REPORTS,
     "commit_reports": report_rows.COMMIT_REPORTS,

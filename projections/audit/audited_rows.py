@@ -10,9 +10,10 @@ import pyarrow as pa
 from attrs import field, frozen
 
 from icecore.engine.table.table import Table
-from icecore.projections.audit.audited_tables import NAMED, AuditedCatalog, AuditedTable, AuditedTables, Read
-from icecore.projections.audit.history.logged_tables import AuditedLog, LoggedTable, rows_of_log
+from icecore.projections.audit.audited_tables import AuditedCatalog, AuditedTable, AuditedTables, Read
+from icecore.projections.audit.history.needed_of_log import rows_of_log
 from icecore.projections.audit.needed_tables import NeededTables
+from icecore.projections.history.logged_tables import NAMED, LoggedTable, LoggedTables
 
 
 @frozen
@@ -25,7 +26,7 @@ class AuditedRows:
     catalog: AuditedCatalog
     tables: AuditedTables
     needed: NeededTables
-    log: AuditedLog
+    log: LoggedTables
     asks_for: Callable[[Collection[str]], bool] = field(default=lambda _: True)
 
     def each(self, read: Callable[[Table], Read]) -> Iterator[tuple[AuditedTable, Read]]:
@@ -61,7 +62,7 @@ class AuditedRows:
         others = [known.get(f.name, pa.nulls(len(which), f.type)) for f in told]
         return pa.table([*names, *others], schema=schema)
 
-    def of_log(self, schema: pa.Schema, rows: Callable[[AuditedLog, LoggedTable], Sequence[pa.Table]]) -> pa.Table:
+    def of_log(self, schema: pa.Schema, rows: Callable[[LoggedTables, LoggedTable], Sequence[pa.Table]]) -> pa.Table:
         """The rows of each table that the log knows and a query can need, dropped ones too: see `rows_of_log`."""
         return rows_of_log(self.log, self.tables, self.needed, schema, lambda table: rows(self.log, table))
 

@@ -14,16 +14,10 @@ from icecore.engine.queries.query_limits import Deadline
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 from icecore.projections.audit.needed_tables import NeededTables
+from icecore.projections.history.logged_tables import names_of
 
 Read = TypeVar("Read")
 TEXT_MAP = pa.map_(pa.string(), pa.string())
-NAMED = (
-    pa.field("namespace", pa.string()),
-    pa.field("name", pa.string()),
-    pa.field("table_uuid", pa.string()),
-    pa.field("name_now", pa.string()),
-)
-"""The columns that tell the table of a row: its name then, its UUID, and its whole name now, null if it was dropped."""
 
 
 class AuditedCatalog(Protocol):
@@ -68,8 +62,7 @@ class AuditedTable:
     @property
     def named(self) -> dict[str, str | None]:
         """The columns of an audit table that name the table: see NAMED."""
-        now = None if self.identifier_now is None else ".".join(self.identifier_now)
-        return {"namespace": self.namespace, "name": self.name, "table_uuid": self.table_uuid, "name_now": now}
+        return names_of(self.identifier, self.table_uuid, self.identifier_now)
 
     @property
     def keys(self) -> dict[str, str]:

@@ -10,8 +10,10 @@ import pyarrow as pa
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 from icecore.projections.audit.audited_rows import AuditedRows
-from icecore.projections.audit.audited_tables import NAMED, TEXT_MAP, signed
-from icecore.projections.inspect.log_table import LOG_SCHEMA, log_table
+from icecore.projections.audit.audited_tables import TEXT_MAP, signed
+from icecore.projections.audit.history.needed_of_log import needed_streams
+from icecore.projections.history.event_rows import with_names
+from icecore.projections.inspect.log_table import log_table
 
 _AT = pa.timestamp("ms", "UTC")
 
@@ -21,19 +23,9 @@ def log(of: AuditedRows) -> pa.Table:
     return of.catalog.log()
 
 
-_OF_LOG = [f for f in LOG_SCHEMA if f.name != "name"]
-EVENTS = pa.schema([*NAMED, *_OF_LOG])
-
-
 def events(of: AuditedRows) -> pa.Table:
     """The rows of `events`: the log, with what each event's table or view was called then and is now."""
-    rows = _logged(of)
-    unnamed: dict[str, str | None] = dict.fromkeys(f.name for f in NAMED)
-    named, known = list[dict[str, str | None]](), of.log.named
-    for stream, position in zip(rows["stream"].to_pylist(), rows["position"].to_pylist(), strict=True):
-        named.append(known[stream].named(position) if stream in known else unnamed)
-    columns = [*(pa.array([n[f.name] for n in named], f.type) for f in NAMED), *(rows[f.name] for f in _OF_LOG)]
-    return pa.table(columns, schema=EVENTS)
+    return with_names(of.log, _logged(of))
 
 
 def _logged(of: AuditedRows) -> pa.Table:
@@ -41,7 +33,7 @@ def _logged(of: AuditedRows) -> pa.Table:
     if of.needed.limits is None:
         return of.catalog.log()
     store = of.log.store
-    found = [e for s in of.log.streams(of.needed) for e in store.stream_events(s, 0, of.log.up_to)]
+    found = [e for s in needed_streams(of.log, of.needed) for e in store.stream_events(s, 0, of.log.up_to)]
     return log_table(store, sorted(found, key=lambda e: e.position))
 
 

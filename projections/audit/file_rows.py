@@ -10,7 +10,8 @@ import pyarrow as pa
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
-from icecore.projections.audit.audited_tables import NAMED, signed
+from icecore.projections.audit.audited_tables import signed
+from icecore.projections.history.logged_tables import NAMED
 from icecore.projections.inspect.entry_batches import ALL_CONTENTS, TableEntries
 from icecore.projections.inspect.live_files import LIVE_FILES
 from icecore.projections.inspect.manifest_rows import COUNT_COLUMNS, MANIFESTS_OF_TABLE

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
-from icecore.projections.audit.audited_tables import NAMED
 from icecore.projections.audit.file_rows import CONTENT_NAMES, FILES, entries_of, uniform_files
+from icecore.projections.history.logged_tables import NAMED
 from icecore.projections.inspect.entry_batches import ALL_CONTENTS, DATA, DELETES, faults_told
 from icecore.projections.inspect.manifest_rows import ALL_MANIFESTS
 from icecore.projections.inspect.snapshot_rows import HISTORY, METADATA_LOG_ENTRIES

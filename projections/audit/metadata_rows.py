@@ -11,7 +11,8 @@ import pyarrow as pa
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
-from icecore.projections.audit.audited_tables import NAMED, TEXT_MAP, signed
+from icecore.projections.audit.audited_tables import TEXT_MAP, signed
+from icecore.projections.history.logged_tables import NAMED
 
 _AT = pa.timestamp("ms", "UTC")
 

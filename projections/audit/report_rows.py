@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from icecore.engine.log.reports.client_reports import ClientReport, ClientReports, ReportKind
 from icecore.projections.audit.audited_rows import AuditedRows
-from icecore.projections.audit.audited_tables import NAMED, TEXT_MAP
+from icecore.projections.audit.audited_tables import TEXT_MAP
+from icecore.projections.history.logged_tables import NAMED
 
 _NANOSECONDS = {"nanoseconds": 1, "microseconds": 10**3, "milliseconds": 10**6, "seconds": 10**9}
 _BEGIN = [

@@ -29,9 +29,9 @@ from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS as AUDIT_SCHEMA
 from icecore.projections.audit.audit_tables import AUDIT_TABLES as AUDIT_TABLES
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.audited_tables import AuditedCatalog, AuditedTable, AuditedTables
-from icecore.projections.audit.history.logged_tables import AuditedLog
 from icecore.projections.audit.needed_columns import names_any
 from icecore.projections.audit.needed_tables import NeededTables, needed_tables
+from icecore.projections.history.logged_tables import LoggedTables
 
 TABLES_NAMED = 3
 
@@ -39,7 +39,7 @@ TABLES_NAMED = 3
 def run_sql(
     catalog: AuditedCatalog,
     listed: Callable[[], Sequence[AuditedTable]],
-    log: AuditedLog,
+    log: LoggedTables,
     query: str,
     parameters: Mapping[str, Any] | Sequence[Any] | None = None,
     *,

@@ -38,9 +38,10 @@ def audit(
     NoSuchTableError.
     """
     from icecore.projections.audit.audited_tables import AuditedTables
-    from icecore.projections.audit.history.logged_tables import AuditedLog
+    from icecore.projections.audit.file_rows import entries_of
     from icecore.projections.audit.rules.audit_findings import accepting, read_baseline
     from icecore.projections.audit.rules.run_rules import Audited, run_rules
+    from icecore.projections.history.logged_tables import LoggedTables
 
     chosen = _rules(rules, folder)
     accepted = read_baseline(baseline) if isinstance(baseline, (str, os.PathLike)) else baseline or ()
@@ -50,7 +51,8 @@ def audit(
     for name in sorted((only or frozenset()) - {t.identifier for t in listed}):
         raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
     repository = warehouse.repository
-    log = AuditedLog(warehouse.store, repository, partial(table_of, catalog), repository.foreign.adopt_all_if_changed)
+    adopt = repository.foreign.adopt_all_if_changed
+    log = LoggedTables(warehouse.store, repository, lambda stream: entries_of(table_of(catalog, stream)), adopt)
     audited = Audited(catalog, AuditedTables(lambda: listed), log, only)
     return accepting(run_rules(audited, chosen, options or {}), accepted, chosen)
 

@@ -16,7 +16,7 @@ from icecore.engine.log.warehouse_folder import UUID, WarehouseFolder
 from icecore.engine.storage.listing import FoundFile
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
-from icecore.projections.audit.audited_tables import NAMED
+from icecore.projections.history.logged_tables import NAMED
 from icecore.projections.verify.findings import UNCHECKED
 from icecore.projections.verify.verify_tables import check_files
 

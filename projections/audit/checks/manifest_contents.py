@@ -22,9 +22,10 @@ from icecore.engine.spec.transform import UnknownTransform
 from icecore.engine.spec.types import PrimitiveType
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
-from icecore.projections.audit.audited_tables import NAMED, signed
+from icecore.projections.audit.audited_tables import signed
 from icecore.projections.audit.file_rows import entries_of
 from icecore.projections.entries.wide_entries import inherit
+from icecore.projections.history.logged_tables import NAMED
 from icecore.projections.inspect.entry_batches import faults_told
 
 _STATUSES = {

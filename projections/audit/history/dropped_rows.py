@@ -12,7 +12,7 @@ from icecore.engine.events.event import is_view_stream
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState
-from icecore.projections.audit.history.logged_tables import OF_EVENT, AuditedLog, LoggedTable, of_event
+from icecore.projections.history.logged_tables import OF_EVENT, LoggedTable, LoggedTables, of_event
 from icecore.projections.inspect.snapshot_rows import signed
 from icecore.projections.verify.verify_models import database_problems, model_problems
 
@@ -35,7 +35,7 @@ _TOTALS = {"data_files": "total-data-files", "records": "total-records", "file_b
 PROBLEMS_NAMED = 3
 
 
-def dropped(log: AuditedLog, table: LoggedTable) -> list[pa.Table]:
+def dropped(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:
     """The row of `dropped_tables` for a table that has no name at the end; `position` is that of the drop."""
     if not table.is_dropped:
         return []
@@ -61,12 +61,12 @@ def _of_state(state: TableState) -> dict[str, Any]:
     }
 
 
-def log_health(log: AuditedLog) -> pa.Table:
+def log_health(log: LoggedTables) -> pa.Table:
     """The rows of `log_health`. The whole log is read: every event's hash is computed."""
     return pa.Table.from_pylist(list(_aspects(log)), schema=LOG_HEALTH)
 
 
-def _aspects(log: AuditedLog) -> Iterator[dict[str, Any]]:
+def _aspects(log: LoggedTables) -> Iterator[dict[str, Any]]:
     store = log.store
     position, head, _ = store.head()
     broken = list(chain_problems(store))

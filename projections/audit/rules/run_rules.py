@@ -21,11 +21,11 @@ from icecore.engine.table.table import Table
 from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS, AUDIT_TABLES, ICEBERG_TABLES
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.audited_tables import AuditedCatalog, AuditedTables
-from icecore.projections.audit.history.logged_tables import AuditedLog
 from icecore.projections.audit.needed_columns import names_any
 from icecore.projections.audit.needed_tables import ALL, NeededTables
 from icecore.projections.audit.rules.audit_findings import AuditFinding
 from icecore.projections.audit.rules.rule import Option, Rule, Scope, parse_option, statement_of
+from icecore.projections.history.logged_tables import LoggedTables
 
 LIMITS = "limits"
 PREFIX = "icecore.audit."
@@ -44,7 +44,7 @@ class Audited:
 
     catalog: AuditedCatalog
     tables: AuditedTables
-    log: AuditedLog
+    log: LoggedTables
     only: frozenset[Identifier] | None = None
 
     def needed(self, rules: Collection[Rule]) -> NeededTables:

@@ -61,6 +61,19 @@ def test_events_tell_the_name_then_and_now(lake: icecore.Catalog) -> None:
     assert ask(lake, "SELECT count(*) AS n FROM events") == [{"n": lake.position}]
 
 
+@pytest.mark.parametrize("name", ["events", *OF_EVENTS])
+def test_a_table_inspects_its_own_history(lake: icecore.Catalog, name: str) -> None:
+    """The rows are those of SQL over the catalog; of a table as it was, those up to then."""
+    table = lake.load_table("shop.sales")
+    of_table = f"SELECT * FROM {name} WHERE table_uuid = '{table.metadata.table_uuid}' ORDER BY position"
+    found = getattr(table.inspect, name)()
+    assert found.schema == AUDIT_SCHEMAS[name]
+    assert found.to_pylist() == ask(lake, of_table)
+    past = lake.at(4)
+    assert getattr(past.load_table("shop.old").inspect, name)().to_pylist() == past.sql(of_table).to_pylist()
+    assert lake.query(f"SELECT count(*) FROM shop.sales.{name}").fetchall() == [(found.num_rows,)]
+
+
 def test_commits_name_the_files_that_they_added_and_removed(lake: icecore.Catalog) -> None:
     """The counts are those of the snapshots' summaries."""
     rows = ask(lake, "SELECT * FROM commits WHERE name_now = 'shop.sales' ORDER BY position")

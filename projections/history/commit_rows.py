@@ -20,8 +20,7 @@ from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.events.manifest_changes import ManifestChanges, changes_of
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.snapshot import Snapshot
-from icecore.engine.table.table import Table
-from icecore.projections.audit.history.logged_tables import OF_EVENT, AuditedLog, LoggedTable, of_event
+from icecore.projections.history.logged_tables import OF_EVENT, LoggedTable, LoggedTables, of_event
 from icecore.projections.inspect.entry_batches import ROWS_OF_A_BATCH, TableEntries, faults_told
 from icecore.projections.inspect.file_rows_of_entries import EntryColumns
 from icecore.projections.inspect.snapshot_rows import signed
@@ -90,7 +89,7 @@ class Brought:
         }
 
 
-def brought(log: AuditedLog, table: LoggedTable) -> Iterator[Brought]:
+def brought(log: LoggedTables, table: LoggedTable) -> Iterator[Brought]:
     """The snapshots of a table's events, in their order, each when it came first. Raises CorruptLogError."""
     known: set[int] = set()
     for event in log.events(table):
@@ -119,7 +118,7 @@ def _changed(event: Event, change: ManifestChanges, content: pa.Table | None) ->
     return entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.EXISTING)))
 
 
-def commits(log: AuditedLog, table: LoggedTable) -> list[pa.Table]:
+def commits(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:
     """The rows of `commits`."""
     rows = []
     for each in brought(log, table):
@@ -152,10 +151,11 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
 
 
-def file_history(log: AuditedLog, table: LoggedTable, metrics: bool = True) -> list[pa.Table]:
+def file_history(log: LoggedTables, table: LoggedTable, metrics: bool = True) -> list[pa.Table]:
     """The rows of `file_history`; without `metrics` these are null."""
     loaded = log.load(table.stream)
-    columns = UniformColumns(loaded.metadata, EntryColumns.of_history(loaded.metadata))
+    metadata = loaded.state.metadata
+    columns = UniformColumns(metadata, EntryColumns.of_history(metadata))
     outside: dict[int, Brought] = {}
     found: list[_Files] = []
     with faults_told(loaded.state):
@@ -182,13 +182,12 @@ def _batches(found: Iterable[_Files]) -> Iterator[list[_Files]]:
         yield held
 
 
-def _from_manifests(table: Table, outside: Mapping[int, Brought]) -> Iterator[tuple[int, pa.Table]]:
+def _from_manifests(table: TableEntries, outside: Mapping[int, Brought]) -> Iterator[tuple[int, pa.Table]]:
     """The entries that snapshots of other engines added or deleted, in manifests of theirs that are still listed."""
     if not outside:
         return
-    of_table = TableEntries(table._planner, table.state)
-    listed = [m for m in of_table.all_listed() if m.is_foreign and m.manifest.added_snapshot_id in outside]
-    for batch in of_table.every(listed):
+    listed = [m for m in table.all_listed() if m.is_foreign and m.manifest.added_snapshot_id in outside]
+    for batch in table.every(listed):
         changed = batch.filter(pc.not_equal(batch["status"], int(ManifestEntryStatus.EXISTING)))
         for snapshot_id in pc.unique(changed["snapshot_id"]).to_pylist():
             if snapshot_id in outside:

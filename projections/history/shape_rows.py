@@ -20,7 +20,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import SnapshotRef
 from icecore.engine.spec.types import Type
 from icecore.engine.spec.updates.table_update import RemoveSnapshotRef, SetSnapshotRef
-from icecore.projections.audit.history.logged_tables import OF_EVENT, AuditedLog, LoggedTable, of_event
+from icecore.projections.history.logged_tables import OF_EVENT, LoggedTable, LoggedTables, of_event
 from icecore.projections.inspect.snapshot_rows import signed
 
 _LIGHT = frozenset({"add-snapshot", "set-snapshot-ref", "remove-snapshot-ref"})
@@ -61,7 +61,7 @@ class Shape:
 Told = Callable[[Shape, Shape], Iterator[dict[str, Any]]]
 
 
-def history_rows(log: AuditedLog, table: LoggedTable, schema: pa.Schema, told: Told) -> list[pa.Table]:
+def history_rows(log: LoggedTables, table: LoggedTable, schema: pa.Schema, told: Told) -> list[pa.Table]:
     """The rows that `told` makes of what was before and after each event."""
     rows = [
         {**of_event(table, event), **row}
@@ -71,22 +71,22 @@ def history_rows(log: AuditedLog, table: LoggedTable, schema: pa.Schema, told: T
     return [pa.Table.from_pylist(rows, schema=schema)]
 
 
-def schema_history(log: AuditedLog, table: LoggedTable) -> list[pa.Table]:
+def schema_history(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:
     """The rows of `schema_history`."""
     return history_rows(log, table, SCHEMA_HISTORY, columns)
 
 
-def spec_history(log: AuditedLog, table: LoggedTable) -> list[pa.Table]:
+def spec_history(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:
     """The rows of `spec_history`."""
     return history_rows(log, table, SPEC_HISTORY, specs)
 
 
-def property_history(log: AuditedLog, table: LoggedTable) -> list[pa.Table]:
+def property_history(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:
     """The rows of `property_history`."""
     return history_rows(log, table, PROPERTY_HISTORY, properties)
 
 
-def ref_history(log: AuditedLog, table: LoggedTable) -> list[pa.Table]:
+def ref_history(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:
     """The rows of `ref_history`."""
     return history_rows(log, table, REF_HISTORY, refs)
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import IcecoreError
-from icecore.engine.events.event import CATALOG_STREAM, Event, is_view_stream
+from icecore.engine.events.event import CATALOG_STREAM, Event
 from icecore.engine.events.name_events import Dropped, read_name_event
 from icecore.engine.log.store import EventStore
 from icecore.engine.repository.repository import Repository
-from icecore.engine.table.table import Table
-from icecore.projections.audit.audited_tables import NAMED, AuditedTable, AuditedTables
-from icecore.projections.audit.needed_tables import NeededTables
+from icecore.projections.inspect.entry_batches import TableEntries
 
+NAMED = (
+    pa.field("namespace", pa.string()),
+    pa.field("name", pa.string()),
+    pa.field("table_uuid", pa.string()),
+    pa.field("name_now", pa.string()),
+)
+"""The columns that tell the table of a row: its name then, its UUID, and its whole name now, null if it was dropped."""
 WHEN = (
     pa.field("position", pa.int64()),
     pa.field("recorded_at", pa.timestamp("ms", "UTC")),
@@ -27,6 +31,12 @@ WHEN = (
 )
 """The columns that tell the event of a row."""
 OF_EVENT = (*NAMED, *WHEN)
+
+
+def names_of(identifier: Identifier, table_uuid: str, identifier_now: Identifier | None) -> dict[str, str | None]:
+    """The values of NAMED."""
+    now = None if identifier_now is None else ".".join(identifier_now)
+    return {"namespace": ".".join(identifier[:-1]), "name": identifier[-1], "table_uuid": table_uuid, "name_now": now}
 
 
 @frozen
@@ -55,27 +65,19 @@ class LoggedTable:
 
     def named(self, position: int) -> dict[str, str | None]:
         """The values of NAMED at a position."""
-        return self.audited(position).named
-
-    def audited(self, position: int) -> AuditedTable:
-        """The table as the SQL prompt tells of it."""
-
-        def load() -> Table:
-            raise NotImplementedError("what is told of a log is read from its events")
-
-        return AuditedTable(self.identifier_at(position), self.stream, load, self.identifier_now)
+        return names_of(self.identifier_at(position), self.table_uuid, self.identifier_now)
 
 
 @define(eq=False)
-class AuditedLog:
-    """The log up to a position, None for all of it. `load` gives the table of a stream as it was there.
+class LoggedTables:
+    """The tables of a log up to a position, None for all of it. `load` gives the entries of a stream's table there.
 
     `adopt` takes in what other engines committed, before anything is told of all of the log.
     """
 
     store: EventStore
     repository: Repository
-    load: Callable[[str], Table]
+    load: Callable[[str], TableEntries]
     adopt: Callable[[], object] = field(default=lambda: None)
     up_to: int | None = None
     _tables: dict[str, LoggedTable] | None = field(default=None, init=False)
@@ -100,40 +102,9 @@ class AuditedLog:
             self._tables = {s: LoggedTable(s, tuple(found), now(s)) for s, found in names.items()}
         return self._tables
 
-    def needed(self, needed: NeededTables) -> list[LoggedTable]:
-        """The tables that a query can need by a name that they ever had."""
-        return [t for s, t in self.named.items() if not is_view_stream(s) and _has(needed, t)]
-
-    def streams(self, needed: NeededTables) -> list[str]:
-        """The tables and views that a query can need by a name that they ever had."""
-        return [s for s, t in self.named.items() if _has(needed, t)]
-
     def events(self, table: LoggedTable) -> Iterator[Event]:
         """The events of a table. Raises MissingArchiveError, CorruptLogError."""
         return self.store.stream_events(table.stream, 0, self.up_to)
-
-
-def rows_of_log(
-    log: AuditedLog,
-    tables: AuditedTables,
-    needed: NeededTables,
-    schema: pa.Schema,
-    rows: Callable[[LoggedTable], Sequence[pa.Table]],
-) -> pa.Table:
-    """The rows of each needed table; one whose events can't be read is a problem, and left out.
-
-    Raises QueryLimitError.
-    """
-    found = [schema.empty_table()]
-    for table in log.needed(needed):
-        tables.deadline.check()
-        if table.stream in tables.passed_over:
-            continue
-        try:
-            found += rows(table)
-        except IcecoreError as e:
-            tables.problems.setdefault(table.stream, (table.audited(log.position), e))
-    return pa.concat_tables(found)
 
 
 def of_event(table: LoggedTable, event: Event) -> dict[str, Any]:
@@ -147,9 +118,3 @@ def of_event(table: LoggedTable, event: Event) -> dict[str, Any]:
         "engine": who.engine,
         "message": who.message,
     }
-
-
-def _has(needed: NeededTables, table: LoggedTable) -> bool:
-    names = (n for _, n in table.names if n is not None)
-    uuid = table.table_uuid.lower()
-    return any(needed.has({"namespace": ".".join(n[:-1]), "name": n[-1], "table_uuid": uuid}) for n in names)
