@@ -7,7 +7,8 @@ whose first parameter is the catalog.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -15,6 +16,7 @@ from icecore.engine.catalog import catalog_handle, catalog_namespaces, catalog_t
 from icecore.engine.catalog.audits import audit_tools
 from icecore.engine.catalog.past import blaming, comparing, dropped, searching, undoing
 from icecore.engine.catalog.warehouse import open_warehouse
+from icecore.engine.common.identifiers import identifier_tuple
 from icecore.engine.events.provenance import provenance
 from icecore.engine.query import catalog_query
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
@@ -164,6 +166,7 @@ class Catalog:
         format_version: int = DEFAULT_FORMAT_VERSION,
         message: str | None = None,
         author: str | None = None,
+        idempotency_key: str | None = None,
         dry_run: bool = False,
     ) -> Table | CatalogDryRun:
         """A table of the Parquet files of a folder, at their place, which owns them from then on; none is rewritten.
@@ -174,11 +177,15 @@ class Catalog:
         """
         from icecore.engine.foreign.parquet_folder import ParquetFolder
 
-        found = ParquetFolder.of(folder, self._warehouse.repository.storage)
-        with self.transaction(message=message, author=author, dry_run=dry_run) as changes:
-            given = {"migrated": "true", **(properties or {})}
-            _take_in(changes, found, identifier, found.location, given, format_version)
-        return changes.outcome or self.load_table(identifier)
+        def make() -> Table | CatalogDryRun:
+            found = ParquetFolder.of(folder, self._warehouse.repository.storage)
+            with self.transaction(message=message, author=author, dry_run=dry_run) as changes:
+                given = {"migrated": "true", **(properties or {})}
+                _take_in(changes, found, identifier, found.location, given, format_version)
+            return changes.outcome or self.load_table(identifier)
+
+        asked = [folder, identifier_tuple(identifier), properties, format_version]
+        return self._once(None if dry_run else idempotency_key, "migrate_table", asked, make)
 
     def snapshot_table(
         self,
@@ -190,6 +197,7 @@ class Catalog:
         format_version: int = DEFAULT_FORMAT_VERSION,
         message: str | None = None,
         author: str | None = None,
+        idempotency_key: str | None = None,
         dry_run: bool = False,
     ) -> Table | CatalogDryRun:
         """A table of the Parquet files of a folder, which stay the folder's: the table never deletes a file.
@@ -199,11 +207,20 @@ class Catalog:
         from icecore.engine.foreign.parquet_folder import ParquetFolder
         from icecore.engine.properties.table_properties import GC_ENABLED
 
-        found = ParquetFolder.of(folder, self._warehouse.repository.storage)
-        with self.transaction(message=message, author=author, dry_run=dry_run) as changes:
-            given = {"snapshot": "true", GC_ENABLED.name: "false", **(properties or {})}
-            _take_in(changes, found, identifier, location, given, format_version)
-        return changes.outcome or self.load_table(identifier)
+        def make() -> Table | CatalogDryRun:
+            found = ParquetFolder.of(folder, self._warehouse.repository.storage)
+            with self.transaction(message=message, author=author, dry_run=dry_run) as changes:
+                given = {"snapshot": "true", GC_ENABLED.name: "false", **(properties or {})}
+                _take_in(changes, found, identifier, location, given, format_version)
+            return changes.outcome or self.load_table(identifier)
+
+        asked = [folder, identifier_tuple(identifier), location, properties, format_version]
+        return self._once(None if dry_run else idempotency_key, "snapshot_table", asked, make)
+
+    def _once(
+        self, key: str | None, call: str, asked: Sequence[object], make: Callable[[], Table | CatalogDryRun]
+    ) -> Table | CatalogDryRun:
+        return catalog_handle.once(self, key, call, asked, make, partial(catalog_handle.table_after, self))
 
     # Namespaces
     create_namespace = catalog_namespaces.create_namespace

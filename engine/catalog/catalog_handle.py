@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import orjson
 
 from icecore.engine.catalog.warehouse import Warehouse
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, folder_name
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.joint_commit.joint_commit import Part
     from icecore.engine.view.view import View
+
+Given = TypeVar("Given")
+NEVER_MS = 2**62
+"""When the keys of calls of the library expire."""
 
 
 class CatalogHandle(Protocol):
@@ -68,6 +75,51 @@ def commit(
     """Makes one change, or says what it would be. Raises ReadOnlyError, ReusedKeyError, and what the part raises."""
     who = provenance(catalog.actor, message=message, author=author, idempotency_key=idempotency_key)
     return catalog._warehouse.commit(part, who, dry_run=dry_run)
+
+
+def once(
+    catalog: CatalogHandle,
+    idempotency_key: str | None,
+    call: str,
+    asked: Mapping[str, object] | Sequence[object],
+    make: Callable[[], Given],
+    again: Callable[[int], Given],
+) -> Given:
+    """The result of a call, by `make`, or under a key that it was made under before: `again` of its last position.
+
+    What `make` commits takes the key. Raises ReusedKeyError where that was another call, or one that `asked` for
+    something else, and what `make` raises, which is not kept.
+    """
+    if idempotency_key is None:
+        return make()
+    from icecore.engine.events.keyed_request import KeyedRequest
+    from icecore.engine.log.request_keys import StoredAnswer
+    from icecore.engine.repository.answer_once import answer_once
+
+    provenance(catalog.actor, idempotency_key=idempotency_key)
+    text = orjson.dumps(asked, default=str, option=orjson.OPT_SORT_KEYS)
+    request = KeyedRequest(idempotency_key, call, hashlib.sha256(text).hexdigest(), NEVER_MS)
+
+    def made() -> Given:
+        result = make()
+        if not request.is_stored:
+            # Nothing was to be changed: the position is that of the log.
+            request.answer = str(catalog._warehouse.store.head()[0])
+        return result
+
+    def repeated(stored: StoredAnswer) -> Given:
+        return again(stored.last_position or int(stored.answer or 0))
+
+    return answer_once(catalog._warehouse.store, request, made, repeated, keeps_refusals=False)
+
+
+def table_after(catalog: CatalogHandle, position: int) -> Table:
+    """The table that the commit ending at a position was to, as it is now."""
+    from icecore.engine.events.event import CATALOG_STREAM
+
+    last = catalog._warehouse.store.event_at(position)
+    events = catalog._warehouse.store.transaction_events(last.transaction_id)
+    return table_of(catalog, next(e.stream for e in events if e.stream != CATALOG_STREAM))
 
 
 def check_new_name(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from icecore.engine.archive.log_formats import JSONL
-from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, table_of, table_streams
+from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, once, table_after, table_of, table_streams
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import is_view_stream
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from icecore.engine.catalog.catalog_at import CatalogAt
     from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.forget.forget import Forgotten
-    from icecore.engine.table.commit_options import Commit
+    from icecore.engine.table.commit_options import KeyedCommit
     from icecore.projections.verify.findings import Verification
     from icecore.projections.verify.verify_tables import Progress
 
@@ -161,13 +161,13 @@ def resolve(
     keep: str,
     *,
     dry_run: Literal[False] = False,
-    **options: Unpack[Commit],
+    **options: Unpack[KeyedCommit],
 ) -> Table: ...
 
 
 @overload
 def resolve(
-    catalog: CatalogHandle, identifier: IdentifierLike, keep: str, *, dry_run: bool, **options: Unpack[Commit]
+    catalog: CatalogHandle, identifier: IdentifierLike, keep: str, *, dry_run: bool, **options: Unpack[KeyedCommit]
 ) -> Table | CatalogDryRun: ...
 
 
@@ -178,6 +178,7 @@ def resolve(
     *,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> Table | CatalogDryRun:
     """Ends a conflict between the log and a commit of another engine that does not follow it; both stay in the log.
@@ -191,9 +192,17 @@ def resolve(
 
     repository = catalog._warehouse.repository
     repository.check_writable()
-    stream = repository.foreign.stream_of(identifier_tuple(identifier), repository.models.table_stream)
-    part = resolution(repository, stream, keep)
-    return commit(catalog, part, message, author, dry_run) or table_of(catalog, stream)
+    name = identifier_tuple(identifier)
+
+    def make() -> Table | CatalogDryRun:
+        stream = repository.foreign.stream_of(name, repository.models.table_stream)
+        part = resolution(repository, stream, keep)
+        return commit(catalog, part, message, author, dry_run) or table_of(catalog, stream)
+
+    if dry_run:
+        return make()
+    asked = {"name": name, "keep": keep}
+    return once(catalog, idempotency_key, "resolve", asked, make, partial(table_after, catalog))
 
 
 def forget(

@@ -17,7 +17,7 @@ from icecore.engine.cli.settings import (
     pass_settings,
 )
 from icecore.engine.cli.texts import pairs
-from icecore.engine.cli.verbs import agree, examples
+from icecore.engine.cli.verbs import agree, examples, key_option, made_before
 from icecore.engine.display.output import counted
 from icecore.engine.display.table_text import TableText
 from icecore.engine.display.view_text import ViewText
@@ -44,6 +44,7 @@ from icecore.engine.spec.view import DUCKDB
 @click.option("--format-version", type=click.IntRange(1, 3), default=2, show_default=True)
 @click.option("--location", metavar="URI", help="Where its files go; a folder of the warehouse else.")
 @namespace_option
+@key_option
 @commit_options
 @common_options
 @pass_settings
@@ -61,6 +62,7 @@ def create(
     format_version: int,
     location: str | None,
     create_namespace: bool,
+    key: str | None,
     message: str | None,
     author: str | None,
 ) -> None:
@@ -69,7 +71,7 @@ def create(
     with settings.write() as catalog:
         if create_namespace:
             make_namespace(catalog, table)
-        if replace and catalog.table_exists(table):
+        if replace and made_before(catalog, key) is None and catalog.table_exists(table):
             held = TableText(catalog.load_table(table)).total("records") or 0
             agree([f"would replace {table} with its {counted(held, 'row')}; its snapshots stay"], yes=yes)
         make = catalog.create_or_replace_table if replace else catalog.create_table
@@ -83,6 +85,7 @@ def create(
             format_version=format_version,
             message=message,
             author=author,
+            idempotency_key=key,
         )
         text = TableText(made)
         columns_made = counted(len(made.schema().fields), "column")
@@ -95,6 +98,7 @@ def create(
 @click.option("--dialect", default=DUCKDB, show_default=True, help="Whose SQL that is, as spark or trino.")
 @click.option("--replace", is_flag=True, help="Give a view that is there this query, as a new version.")
 @namespace_option
+@key_option
 @commit_options
 @common_options
 @pass_settings
@@ -105,6 +109,7 @@ def create_view(
     dialect: str,
     replace: bool,
     create_namespace: bool,
+    key: str | None,
     message: str | None,
     author: str | None,
 ) -> None:
@@ -115,7 +120,9 @@ def create_view(
     with settings.write() as catalog:
         if create_namespace:
             make_namespace(catalog, view)
-        made = catalog.create_view(view, sql, dialect=dialect, replace=replace, message=message, author=author)
+        made = catalog.create_view(
+            view, sql, dialect=dialect, replace=replace, message=message, author=author, idempotency_key=key
+        )
         text = ViewText(made)
         columns = counted(len(made.schema().fields), "column")
         version = made.metadata.current_version_id

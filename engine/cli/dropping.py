@@ -6,10 +6,11 @@ import click
 
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.cli.settings import Settings
-from icecore.engine.cli.verbs import agree, change_command, key_option, risk_options
+from icecore.engine.cli.verbs import agree, change_command, key_option, made_before, risk_options
 from icecore.engine.deletion.purge_table import Purged
 from icecore.engine.display.output import counted, waiting
 from icecore.engine.display.table_text import TableText
+from icecore.engine.events.event import is_view_stream
 
 _POSITION = click.option(
     "--position", type=click.IntRange(min=1), help="That of the drop; the latest one of the name else."
@@ -19,24 +20,29 @@ SHOWN = 5
 
 @change_command(shown=("icecore drop shop.returns --dry-run", "icecore drop shop.returns --yes -m 'was a test'"))
 @click.argument("name")
+@key_option
 @risk_options
-def drop(settings: Settings, name: str, dry_run: bool, yes: bool, message: str | None, author: str | None) -> None:
+def drop(
+    settings: Settings, name: str, key: str | None, dry_run: bool, yes: bool, message: str | None, author: str | None
+) -> None:
     """Drop a table or view.
 
     The log keeps it, and its files stay: `icecore undrop` gives it back, `icecore purge` deletes a table's files.
     """
     with settings.write() as catalog:
-        is_view = catalog.view_exists(name)
+        done = None if dry_run else made_before(catalog, key)
+        is_view = catalog.view_exists(name) if done is None else is_view_stream(done.stream)
         drop_it = catalog.drop_view if is_view else catalog.drop_table
         kind = "view" if is_view else "table"
-        drop_it(name, dry_run=True)
-        would = f"would drop the view {name}" if is_view else f"would drop {name}: {_held(catalog, name)}"
-        if dry_run:
-            settings.print_record({"name": name, "kind": kind, "position": None}, would)
-            return
-        agree([f"{would}; `icecore undrop {name}` gives it back"], yes=yes)
-        drop_it(name, message=message, author=author)
-        position = catalog.position
+        if done is None:
+            drop_it(name, dry_run=True)
+            would = f"would drop the view {name}" if is_view else f"would drop {name}: {_held(catalog, name)}"
+            if dry_run:
+                settings.print_record({"name": name, "kind": kind, "position": None}, would)
+                return
+            agree([f"{would}; `icecore undrop {name}` gives it back"], yes=yes)
+        drop_it(name, message=message, author=author, idempotency_key=key)
+        position = catalog.position if done is None else done.position
     settings.print_record(
         {"name": name, "kind": kind, "position": position},
         f"dropped {'the view ' if is_view else ''}{name} at position {position}",
@@ -75,8 +81,15 @@ def unregister(
 @click.argument("name")
 @click.option("--view", is_flag=True, help="It was a view.")
 @_POSITION
+@key_option
 def undrop(
-    settings: Settings, name: str, view: bool, position: int | None, message: str | None, author: str | None
+    settings: Settings,
+    name: str,
+    view: bool,
+    position: int | None,
+    key: str | None,
+    message: str | None,
+    author: str | None,
 ) -> None:
     """Give a dropped table or view its name back.
 
@@ -84,8 +97,9 @@ def undrop(
     """
     with settings.write() as catalog:
         give_back = catalog.undrop_view if view else catalog.undrop_table
-        give_back(name, position=position, message=message, author=author)
-        at = catalog.position
+        done = made_before(catalog, key)
+        give_back(name, position=position, message=message, author=author, idempotency_key=key)
+        at = catalog.position if done is None else done.position
     settings.print_record(
         {"name": name, "kind": "view" if view else "table", "position": at},
         f"{'the view ' if view else ''}{name} is back, as it was when it was dropped",

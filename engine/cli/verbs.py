@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from icecore.engine.cli.settings import Command, commit_options, common_options, pass_settings
 from icecore.engine.common.text import printable
+
+if TYPE_CHECKING:
+    from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.events.event import Event
 
 
 class Refused(click.ClickException):
@@ -47,6 +51,11 @@ def key_option(command: Command) -> Command:
     return click.option(
         "--key", metavar="TEXT", help="A commit that was made under this key already is not made again."
     )(command)
+
+
+def made_before(catalog: Catalog, key: str | None) -> Event | None:
+    """The event that an earlier call made under a key: who asks again is not asked."""
+    return None if key is None else catalog._warehouse.store.event_by_idempotency_key(key)
 
 
 def risk_options(command: Command) -> Command:

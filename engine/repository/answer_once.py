@@ -22,11 +22,17 @@ Answer = TypeVar("Answer")
 
 
 def answer_once(
-    store: EventStore, request: KeyedRequest, make: Callable[[], Answer], again: Callable[[StoredAnswer], Answer]
+    store: EventStore,
+    request: KeyedRequest,
+    make: Callable[[], Answer],
+    again: Callable[[StoredAnswer], Answer],
+    *,
+    keeps_refusals: bool = True,
 ) -> Answer:
     """Answers a request by `make`, unless that was done under its key: then by `again`, or with the same error.
 
-    The first commit in `make` has the key, and the answer is stored with it. Raises ReusedKeyError where the key was
+    The first commit in `make` has the key, and the answer is stored with it. Without `keeps_refusals` what was refused
+    is tried again under its key. Raises ReusedKeyError where the key was
     another request's, or has expired, and what `make` raises.
     """
     if (stored := store.request_keys.find(request)) is not None:
@@ -42,7 +48,8 @@ def answer_once(
         if request.is_stored:
             raise
         told = orjson.dumps({"error": type(e).__name__, "message": str(e)}).decode()
-        first = _keep(store, request, e.http_status, told) if is_final(e) else store.request_keys.find(request)
+        keeps = keeps_refusals and is_final(e)
+        first = _keep(store, request, e.http_status, told) if keeps else store.request_keys.find(request)
         if first is not None:
             return _repeated(first, again)
         raise

@@ -326,7 +326,10 @@ def test_resolve_keeps_one_and_loses_none(catalog: icecore.Catalog, peer: SqlCat
     peer.load_table("ns.t").append(rows(5))
     theirs = location_of(peer)
     with pytest.warns(ForeignCommitWarning, match="resolve"):
-        table = catalog.resolve("ns.t", keep, message="we know", author="ann")
+        table = catalog.resolve("ns.t", keep, message="we know", author="ann", idempotency_key="k")
+        ended = catalog.position
+        assert catalog.resolve("ns.t", keep, idempotency_key="k").name() == table.name()
+        assert catalog.position == ended, "it is made once"
     assert ids_of(catalog.at(position).load_table("ns.t")) == [1, 2]
     assert ids_of(catalog.at(position + 2).load_table("ns.t")) == [1, 3, 5]
     if keep == "log":

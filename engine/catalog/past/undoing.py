@@ -1,6 +1,7 @@
 """The calls of a catalog that undo commits: revert, undo, restore. Each is a new commit; history is never rewritten.
 
-With `dry_run` nothing is stored, and the result says what the commit would be.
+With `dry_run` nothing is stored, and the result says what the commit would be. Under the `idempotency_key` of a call
+that was made already none is made again, and the position is that of the first time.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
-from icecore.engine.catalog.catalog_handle import CatalogHandle
+from icecore.engine.catalog.catalog_handle import CatalogHandle, once
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.provenance import provenance
@@ -17,7 +18,7 @@ from icecore.engine.expression.timestamps import to_epoch_ms
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.log.store import EventStore
-    from icecore.engine.table.commit_options import Commit
+    from icecore.engine.table.commit_options import KeyedCommit
 
 Moment = int | str | dt.datetime
 """A position of the log, or a time as a datetime or ISO 8601 text."""
@@ -38,7 +39,7 @@ def restore(
     table: IdentifierLike | None = None,
     namespace: IdentifierLike | None = None,
     dry_run: Literal[False] = False,
-    **options: Unpack[Commit],
+    **options: Unpack[KeyedCommit],
 ) -> int: ...
 
 
@@ -50,7 +51,7 @@ def restore(
     table: IdentifierLike | None = None,
     namespace: IdentifierLike | None = None,
     dry_run: bool,
-    **options: Unpack[Commit],
+    **options: Unpack[KeyedCommit],
 ) -> int | CatalogDryRun: ...
 
 
@@ -62,6 +63,7 @@ def restore(
     namespace: IdentifierLike | None = None,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> int | CatalogDryRun:
     """Makes a table (or view), a namespace or, without both, everything again what it was at a position or a time.
@@ -76,15 +78,16 @@ def restore(
 
     if table is not None and namespace is not None:
         raise ValidationError("restore() takes a table or a namespace")
-    who = provenance(catalog.actor, message=message, author=author)
-    return joint_restore.restore(
-        catalog._warehouse.targets,
-        position_of(catalog._warehouse.store, to, "to"),
-        who,
-        name=None if table is None else identifier_tuple(table),
-        namespace=None if namespace is None else namespace_tuple(namespace),
-        dry_run=dry_run,
-    )
+    name = None if table is None else identifier_tuple(table)
+    within = None if namespace is None else namespace_tuple(namespace)
+
+    def make() -> int | CatalogDryRun:
+        who = provenance(catalog.actor, message=message, author=author)
+        at = position_of(catalog._warehouse.store, to, "to")
+        return joint_restore.restore(catalog._warehouse.targets, at, who, name=name, namespace=within, dry_run=dry_run)
+
+    asked = {"to": to, "table": name, "namespace": within}
+    return make() if dry_run else once(catalog, idempotency_key, "restore", asked, make, int)
 
 
 @overload
@@ -94,13 +97,13 @@ def revert(
     *,
     through: int | None = None,
     dry_run: Literal[False] = False,
-    **options: Unpack[Commit],
+    **options: Unpack[KeyedCommit],
 ) -> int: ...
 
 
 @overload
 def revert(
-    catalog: CatalogHandle, position: int, *, through: int | None = None, dry_run: bool, **options: Unpack[Commit]
+    catalog: CatalogHandle, position: int, *, through: int | None = None, dry_run: bool, **options: Unpack[KeyedCommit]
 ) -> int | CatalogDryRun: ...
 
 
@@ -111,6 +114,7 @@ def revert(
     through: int | None = None,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> int | CatalogDryRun:
     """Undoes the commit at a position, or all from it `through` another, by a new one, whose last position is returned.
@@ -123,8 +127,12 @@ def revert(
     """
     from icecore.engine.joint_commit import joint_revert
 
-    who = provenance(catalog.actor, message=message, author=author)
-    return joint_revert.revert(catalog._warehouse.targets, position, who, through=through, dry_run=dry_run)
+    def make() -> int | CatalogDryRun:
+        who = provenance(catalog.actor, message=message, author=author)
+        return joint_revert.revert(catalog._warehouse.targets, position, who, through=through, dry_run=dry_run)
+
+    asked = {"position": position, "through": through}
+    return make() if dry_run else once(catalog, idempotency_key, "revert", asked, make, int)
 
 
 @overload
@@ -134,7 +142,7 @@ def undo(
     *,
     actor: str | None = None,
     dry_run: Literal[False] = False,
-    **options: Unpack[Commit],
+    **options: Unpack[KeyedCommit],
 ) -> int: ...
 
 
@@ -145,7 +153,7 @@ def undo(
     *,
     actor: str | None = None,
     dry_run: bool,
-    **options: Unpack[Commit],
+    **options: Unpack[KeyedCommit],
 ) -> int | CatalogDryRun: ...
 
 
@@ -156,6 +164,7 @@ def undo(
     actor: str | None = None,
     message: str | None = None,
     author: str | None = None,
+    idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> int | CatalogDryRun:
     """Undoes the last commit of an actor, to a table or view or to anything, by a new one; its last position.
@@ -167,11 +176,17 @@ def undo(
     from icecore.engine.joint_commit import joint_revert
     from icecore.engine.joint_commit.last_commit import last_commit
 
-    who = provenance(catalog.actor, message=message, author=author)
-    warehouse = catalog._warehouse
-    warehouse.repository.check_writable()
-    warehouse.repository.foreign.adopt_all_if_changed()
-    stream = None if identifier is None else warehouse.models.stream(identifier_tuple(identifier))
-    events = last_commit(warehouse.store, actor or str(who.actor), stream)
-    first, last = events[0].position, events[-1].position
-    return joint_revert.revert(warehouse.targets, first, who, through=last, dry_run=dry_run)
+    name = None if identifier is None else identifier_tuple(identifier)
+    warehouse, of = catalog._warehouse, actor or str(provenance(catalog.actor, author=author).actor)
+
+    def make() -> int | CatalogDryRun:
+        who = provenance(catalog.actor, message=message, author=author)
+        warehouse.repository.check_writable()
+        warehouse.repository.foreign.adopt_all_if_changed()
+        stream = None if name is None else warehouse.models.stream(name)
+        events = last_commit(warehouse.store, of, stream)
+        first, last = events[0].position, events[-1].position
+        return joint_revert.revert(warehouse.targets, first, who, through=last, dry_run=dry_run)
+
+    asked = {"name": name, "actor": of}
+    return make() if dry_run else once(catalog, idempotency_key, "undo", asked, make, int)

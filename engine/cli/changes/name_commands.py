@@ -6,8 +6,17 @@ import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import pairs
-from icecore.engine.cli.verbs import agree, change_command, dry_run_option, examples, risk_options
+from icecore.engine.cli.verbs import (
+    agree,
+    change_command,
+    dry_run_option,
+    examples,
+    key_option,
+    made_before,
+    risk_options,
+)
 from icecore.engine.errors import ValidationError
+from icecore.engine.events.event import is_view_stream
 from icecore.engine.log.read_models import dotted
 from icecore.engine.properties.table_properties import DELETE_MODE
 
@@ -17,13 +26,17 @@ _OF_NAMESPACE = click.option("--namespace", "of_namespace", is_flag=True, help="
 @change_command(shown=("icecore rename shop.stock shop.goods --dry-run", "icecore rename shop.stock shop.goods"))
 @click.argument("old")
 @click.argument("new")
+@key_option
 @dry_run_option
-def rename(settings: Settings, old: str, new: str, dry_run: bool, message: str | None, author: str | None) -> None:
+def rename(
+    settings: Settings, old: str, new: str, key: str | None, dry_run: bool, message: str | None, author: str | None
+) -> None:
     """Rename a table or view."""
     with settings.write() as catalog:
-        is_view = catalog.view_exists(old)
+        before = made_before(catalog, key)
+        is_view = catalog.view_exists(old) if before is None else is_view_stream(before.stream)
         change = catalog.rename_view if is_view else catalog.rename_table
-        change(old, new, message=message, author=author, dry_run=dry_run)
+        change(old, new, message=message, author=author, idempotency_key=key, dry_run=dry_run)
     done = "would rename" if dry_run else "renamed"
     record = {"name": new, "renamed_from": old, "kind": "view" if is_view else "table", "dry_run": dry_run}
     settings.print_record(record, f"{done} {old} to {new}")
@@ -37,12 +50,13 @@ def namespace() -> None:
 @change_command(namespace, "create", shown=("icecore namespace create sales --property owner=ann",))
 @click.argument("name")
 @click.option("--property", "properties", metavar="KEY=VALUE", multiple=True, callback=pairs, help="May be repeated.")
+@key_option
 def create_namespace(
-    settings: Settings, name: str, properties: dict[str, str], message: str | None, author: str | None
+    settings: Settings, name: str, properties: dict[str, str], key: str | None, message: str | None, author: str | None
 ) -> None:
     """Make a namespace."""
     with settings.write() as catalog:
-        catalog.create_namespace(name, properties, message=message, author=author)
+        catalog.create_namespace(name, properties, message=message, author=author, idempotency_key=key)
     settings.print_record({"namespace": name, "properties": properties}, f"made the namespace {name}")
 
 
@@ -61,16 +75,19 @@ def list_namespaces(settings: Settings, name: str | None) -> None:
 
 @change_command(namespace, "drop", shown=("icecore namespace drop sales --yes",))
 @click.argument("name")
+@key_option
 @risk_options
 def drop_namespace(
-    settings: Settings, name: str, dry_run: bool, yes: bool, message: str | None, author: str | None
+    settings: Settings, name: str, key: str | None, dry_run: bool, yes: bool, message: str | None, author: str | None
 ) -> None:
     """Drop a namespace, which must be empty."""
     with settings.write() as catalog:
-        catalog.drop_namespace(name, dry_run=True)
+        if dry_run or made_before(catalog, key) is None:
+            catalog.drop_namespace(name, dry_run=True)
+            if not dry_run:
+                agree([f"would drop the namespace {name}, which is empty"], yes=yes)
         if not dry_run:
-            agree([f"would drop the namespace {name}, which is empty"], yes=yes)
-            catalog.drop_namespace(name, message=message, author=author)
+            catalog.drop_namespace(name, message=message, author=author, idempotency_key=key)
     done = "would drop" if dry_run else "dropped"
     settings.print_record({"namespace": name, "dry_run": dry_run}, f"{done} the namespace {name}")
 

@@ -466,3 +466,27 @@ def test_what_is_dropped_comes_back_or_goes_for_good(run: Run, run_json: RunJson
     assert "dropped the view shop.v" in run("drop", "shop.v", "-y").stdout
     assert "the view shop.v is back" in run("undrop", "shop.v", "--view").stdout
     assert [e["message"] for e in run_json("log") if e["changes"].startswith("purge: ")] == ["asked to"]
+
+
+def test_names_are_changed_once_under_a_key(run: Run, run_json: RunJson, warehouse: Path) -> None:
+    """Called again, after the change was undone too, a command says what it said and asks nothing."""
+    commands = [
+        ("namespace", "create", "a"),
+        ("create", "a.t", "--schema", "id long"),
+        ("create-view", "a.v", "--sql", "SELECT id FROM t"),
+        ("rename", "a.v", "a.w"),
+        ("drop", "a.w", "--yes"),
+        ("undrop", "a.w", "--view"),
+        ("drop", "a.w", "--yes"),
+        ("drop", "a.t", "--yes"),
+        ("namespace", "drop", "a", "--yes"),
+    ]
+    run("init")
+    said = [run_json(*command, "--key", f"k{number}") for number, command in enumerate(commands)]
+    events = len(run_json("log"))
+    for number in (0, 3, 4, 5, 6, 7, 8):
+        asked = [word for word in commands[number] if word != "--yes"]
+        assert run_json(*asked, "--key", f"k{number}") == said[number]
+    assert run_json("create", "a.t", "--schema", "id long", "--key", "k1")["name"] == "a.t"
+    assert run("drop", "a.t", "--yes", "--key", "k0", code=1).stderr.startswith("error: the idempotency key 'k0' was")
+    assert len(run_json("log")) == events

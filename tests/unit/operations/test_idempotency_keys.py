@@ -6,22 +6,21 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from core_tables import SCHEMA, ids_of, make_table, rows, store_of
 
 import icecore
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.commit.dry_run import CatalogDryRun
-from icecore.engine.errors import ReusedKeyError, TableAlreadyExistsError
+from icecore.engine.errors import ReusedKeyError, TableAlreadyExistsError, ValidationError
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 
 KEY = "idempotency_key"
 # What has no key, with the reason.
 WITHOUT: Mapping[tuple[type, str], str] = {
-    **{(Catalog, n): "is a transaction's" for n in ("create_table_transaction", "migrate_table", "snapshot_table")},
-    **{(Catalog, n): "looks at what there is, and a second one finds nothing to do" for n in ("restore", "resolve")},
-    **{(Catalog, n): "is about a commit that it names" for n in ("revert", "undo")},
+    (Catalog, "create_table_transaction"): "is a transaction's",
     **{(c, "forget"): "finds nothing the second time" for c in (Catalog, Table)},
     (Catalog, "forget_text"): "finds nothing the second time",
     (Catalog, "materialize"): "finds nothing the second time",
@@ -131,6 +130,23 @@ CALLS: Mapping[str, tuple[Call, Call]] = {
         lambda c, _: None,
     ),
     "Table.append": (lambda c, k: c.load_table("ns.t").append(rows(1), idempotency_key=k), lambda c, _: None),
+    "migrate_table": (
+        lambda c, k: c.migrate_table(files_beside(c), "ns.new", idempotency_key=k),
+        lambda c, _: c.drop_table("ns.new"),
+    ),
+    "snapshot_table": (
+        lambda c, k: c.snapshot_table(files_beside(c), "ns.new", idempotency_key=k),
+        lambda c, _: c.rename_table("ns.new", "ns.other"),
+    ),
+    "revert": (
+        lambda c, k: c.revert(drop_of_view(c), idempotency_key=k),
+        lambda c, _: c.drop_view("ns.past"),
+    ),
+    "undo": (lambda c, k: c.undo("ns.u", idempotency_key=k), lambda c, _: make_table(c, "u")),
+    "restore": (
+        lambda c, k: c.restore(drop_of_view(c) - 1, table="ns.past", idempotency_key=k),
+        lambda c, _: c.drop_view("ns.past"),
+    ),
     "transaction": (lambda c, k: both(c, k), lambda c, _: c.drop_table("ns.new")),
 }
 
@@ -141,6 +157,19 @@ def both(catalog: Catalog, key: str) -> None:
         changes.table("ns.t").set_properties({"a": "1"})
         changes.create_table("ns.new", SCHEMA)
         changes.create_view("ns.new_view", "SELECT id FROM new")
+
+
+def files_beside(catalog: Catalog) -> str:
+    """A folder of a Parquet file."""
+    folder = catalog.path.parent / "parquet"
+    folder.mkdir(exist_ok=True)
+    pq.write_table(rows(1), folder / "a.parquet")
+    return str(folder)
+
+
+def drop_of_view(catalog: Catalog) -> int:
+    """The position of the fixture's last drop."""
+    return next(e.position for e in store_of(catalog).events() if e.kind == "view.dropped")
 
 
 @pytest.fixture
@@ -209,6 +238,22 @@ def test_a_created_table_is_given_again(lake: Catalog) -> None:
     assert lake.create_table("ns.new", SCHEMA, idempotency_key="k").state.stream == first.state.stream
     with pytest.raises(TableAlreadyExistsError):
         lake.create_table("ns.renamed", SCHEMA, idempotency_key="k2")
+
+
+def test_what_was_undone_under_a_key_is_told_again(lake: Catalog) -> None:
+    """The position of the first time, where there was nothing to do too; the key is of that request alone."""
+    at = drop_of_view(lake)
+    first = lake.revert(at, idempotency_key="k")
+    nothing = lake.restore(first, idempotency_key="k2")
+    lake.load_table("ns.u").set_properties({"a": "1"})
+    assert (lake.revert(at, idempotency_key="k"), lake.restore(first, idempotency_key="k2")) == (first, nothing)
+    with pytest.raises(ReusedKeyError):
+        lake.revert(at - 1, idempotency_key="k")
+    with pytest.raises(ReusedKeyError):
+        lake.undo(idempotency_key="k")
+    with pytest.raises(ValidationError):
+        lake.revert(10_000, idempotency_key="k3")
+    assert lake.revert(lake.position, idempotency_key="k3") == lake.position, "a refusal is not kept"
 
 
 def test_a_dry_run_says_that_it_was_done(lake: Catalog) -> None:
