@@ -6,8 +6,8 @@ import json
 import os
 import pickle
 import signal
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
+
+from clean_processes import exit_codes_of
 
 import icecore
 from icecore.engine.errors import ValidationError
@@ -93,44 +95,37 @@ def test_a_batch_is_one_commit_whatever_it_changes(table: icecore.Table) -> None
         icecore.spark.foreach_batch(table)(ROWS, 0)
 
 
-KILLED = """
-import os, pickle, signal, sys
-import pyarrow as pa
-commits, steps = pickle.loads(bytes.fromhex(sys.argv[1])), int(sys.argv[2])
-warehouse, seen = commits.warehouse, 0
+def dying_at(commits: Any, steps: int) -> Callable[[], None]:
+    """What another process does: it makes the batch's commit, and dies at a step of it that touches the warehouse."""
+    warehouse, left = commits.warehouse, steps
+    kinds = ("open", "os.rename", "os.remove", "os.mkdir", "sqlite3.connect", "os.listdir", "os.scandir")
 
-
-def hook(event, arguments):
-    global seen
-    if event in ("open", "os.rename", "os.remove", "os.mkdir", "sqlite3.connect", "os.listdir", "os.scandir"):
-        if any(isinstance(a, (str, bytes)) and warehouse in os.fsdecode(a) for a in arguments):
-            seen += 1
-            if seen == steps:
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal left
+        if event in kinds and any(isinstance(a, (str, bytes)) and warehouse in os.fsdecode(a) for a in arguments):
+            left -= 1
+            if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
+    def work() -> None:
+        sys.addaudithook(hook)
+        pickle.loads(pickle.dumps(commits))(ROWS, 7)
 
-sys.addaudithook(hook)
-commits(pa.table({"id": pa.array([1, 2], pa.int64())}), 7)
-"""
+    return work
 
 
 def test_a_batch_that_is_killed_at_any_step(table: icecore.Table) -> None:
     """Run again in another process, it is there once, whether the first one got to its commit or not."""
-
-    def attempt(commits: Any, steps: int) -> subprocess.CompletedProcess[str]:
-        arguments = [sys.executable, "-c", KILLED, pickle.dumps(commits).hex(), str(steps)]
-        return subprocess.run(arguments, capture_output=True, text=True, check=False, env=dict(os.environ))
-
     count = 0
     for step in range(1, 200, 3):
         commits = icecore.spark.foreach_batch(table, query=f"killed at {step}")
-        killed = attempt(commits, step)
-        assert killed.returncode in (0, -signal.SIGKILL), killed.stderr
+        (code,) = exit_codes_of(dying_at(commits, step))
+        assert code in (0, -signal.SIGKILL)
         commits(ROWS, 7)
         commits(ROWS, 7)
         count += 1
         assert ids_of(table) == sorted([1, 2] * count)
-        if killed.returncode == 0:
+        if code == 0:
             break
-    assert killed.returncode == 0
+    assert code == 0
     assert count > 5
