@@ -7,6 +7,7 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from string import Formatter
 
@@ -52,14 +53,19 @@ GENERATED = {
 
 def literals(source: str) -> Iterator[str]:
     """The strings of a module but docstrings; of those with values in them what is said around these."""
-    tree = ast.parse(source)
-    skipped = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(source)))
+    skipped = {id(n.value) for n in nodes if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             skipped |= {id(v) for v in node.values}
             yield "".join(str(v.value) if isinstance(v, ast.Constant) else "{}" for v in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
             yield node.value
+
+
+@cache
+def literals_of(path: Path) -> tuple[str, ...]:
+    return tuple(literals(path.read_text()))
 
 
 def test_no_statement_stands_in_python() -> None:
@@ -68,7 +74,7 @@ def test_no_statement_stands_in_python() -> None:
         (str(path.relative_to(ROOT)), text)
         for folder in ("engine", "projections")
         for path in (ROOT / folder).rglob("*.py")
-        for text in literals(path.read_text())
+        for text in literals_of(path)
         if STATEMENT.search(text)
     }
     assert found == GENERATED.keys()
@@ -167,7 +173,7 @@ def test_each_query_that_is_named_is_there() -> None:
 
 
 def named_in_python() -> set[str]:
-    return {t for f in ("engine", "projections") for p in (ROOT / f).rglob("*.py") for t in literals(p.read_text())}
+    return {t for f in ("engine", "projections") for p in (ROOT / f).rglob("*.py") for t in literals_of(p)}
 
 
 def test_each_query_is_named_in_python() -> None:

@@ -58,8 +58,12 @@ def lose(folder: Path) -> None:
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_all_files_come_back_byte_for_byte(catalog: icecore.Catalog, writer: str) -> None:
-    """After the loss of the metadata folder a rebuild gives every file, theirs too, to us and to them."""
+    """After the loss of the metadata folder a rebuild gives every file, theirs too, to us and to them.
+
+    The log has each once, and verify names which is missing or changed.
+    """
     table = written(catalog, writer)
+    assert catalog.verify().problems == ()
     assert ids_of(table) == [2, 3, 4, 6, 7]
     before = metadata_files(table)
     lose(local(table.metadata_location).parent)
@@ -70,6 +74,34 @@ def test_all_files_come_back_byte_for_byte(catalog: icecore.Catalog, writer: str
     assert ids_of(catalog.load_table("ns.t")) == peer_ids(catalog.path) == [2, 3, 4, 6, 7]
     catalog.rebuild("ns.t")
     assert metadata_files(table) == before
+    each_file_is_kept_once(catalog)
+    what_is_missing_or_changed_is_named(catalog, table)
+
+
+def each_file_is_kept_once(catalog: icecore.Catalog) -> None:
+    """A commit keeps what it brings: lists and manifests of before are in the events before, or follow from them."""
+    events = [e for e in store_of(catalog).events() if e.kind in (ev.TABLE_COMMITTED, ev.TABLE_ADOPTED)]
+    kept = [[f.location for f in kept_files(e.payload)] for e in events]
+    named = [location for of_one in kept for location in of_one]
+    assert len(named) == len(set(named))
+    assert all(store_of(catalog).content(e.position) for e, files in zip(events, kept, strict=True) if files)
+    assert not any("/snap-0-" in location for location in named)
+
+
+def what_is_missing_or_changed_is_named(catalog: icecore.Catalog, table: icecore.Table) -> None:
+    kept = [f for e in store_of(catalog).events() for f in kept_files(e.payload)]
+    needed = {s.manifest_list for s in table.metadata.snapshots}
+    lists = [f for f in kept if f.location in needed]
+    assert {f.kind for f in kept} == {"manifest", "manifest-list"}
+    local(lists[0].location).unlink()
+    spoiled = bytearray(local(lists[-1].location).read_bytes())
+    spoiled[-1] ^= 1
+    local(lists[-1].location).write_bytes(spoiled)
+    text = "\n".join(catalog.verify().problems)
+    assert lists[0].location.rsplit("/", 1)[1] in text
+    assert lists[-1].location.rsplit("/", 1)[1] in text
+    catalog.rebuild()
+    assert catalog.verify().problems == ()
 
 
 def carried(catalog: icecore.Catalog, how: str, folder: Path) -> icecore.Catalog:
@@ -104,37 +136,6 @@ def test_a_log_takes_them_along(catalog: icecore.Catalog, tmp_path: Path, how: s
         again.rebuild()
         assert ids_of(again.load_table("ns.t")) == [2, 3, 4, 6, 7]
         assert again.verify().problems == ()
-
-
-@pytest.mark.parametrize("writer", WRITERS)
-def test_verify_names_what_is_missing_or_changed(catalog: icecore.Catalog, writer: str) -> None:
-    table = written(catalog, writer)
-    assert catalog.verify().problems == ()
-    kept = [f for e in store_of(catalog).events() for f in kept_files(e.payload)]
-    needed = {s.manifest_list for s in table.metadata.snapshots}
-    lists = [f for f in kept if f.location in needed]
-    assert {f.kind for f in kept} == {"manifest", "manifest-list"}
-    local(lists[0].location).unlink()
-    spoiled = bytearray(local(lists[-1].location).read_bytes())
-    spoiled[-1] ^= 1
-    local(lists[-1].location).write_bytes(spoiled)
-    text = "\n".join(catalog.verify().problems)
-    assert lists[0].location.rsplit("/", 1)[1] in text
-    assert lists[-1].location.rsplit("/", 1)[1] in text
-    catalog.rebuild()
-    assert catalog.verify().problems == ()
-
-
-@pytest.mark.parametrize("writer", ["client", "sql"])
-def test_each_file_is_kept_once(catalog: icecore.Catalog, writer: str) -> None:
-    """A commit keeps what it brings: lists and manifests of before are in the events before, or follow from them."""
-    written(catalog, writer)
-    events = [e for e in store_of(catalog).events() if e.kind in (ev.TABLE_COMMITTED, ev.TABLE_ADOPTED)]
-    kept = [[f.location for f in kept_files(e.payload)] for e in events]
-    named = [location for of_one in kept for location in of_one]
-    assert len(named) == len(set(named))
-    assert all(store_of(catalog).content(e.position) for e, files in zip(events, kept, strict=True) if files)
-    assert not any("/snap-0-" in location for location in named)
 
 
 def test_reads_need_no_file_of_theirs(catalog: icecore.Catalog) -> None:

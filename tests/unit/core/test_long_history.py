@@ -35,9 +35,9 @@ def test_a_commit_after_many_costs_what_it_cost_after_few(tmp_path: Path, materi
 
         batch()
         early = batch()
-        for _ in range(8 * MERGE_AT):
+        for _ in range(4 * MERGE_AT):
             table.append(ROW)
         late = batch()
-        assert len(table.snapshots()) == 11 * MERGE_AT
-        assert table.scan().count() == 11 * MERGE_AT
+        assert len(table.snapshots()) == 7 * MERGE_AT
+        assert table.scan().count() == 7 * MERGE_AT
     assert late < 1.2 * early, (early, late)

@@ -40,6 +40,8 @@ def test_a_commit_asks_the_same_of_sqlite_after_a_long_history(tmp_path: Path, m
         "icecore.materialize": mode,
         "write.metadata.delete-after-commit.enabled": deleted,
         "write.metadata.previous-versions-max": "3",
+        # Both counts are of commits between two merges, and of one.
+        "commit.manifest.min-count-to-merge": "10",
     }
     with icecore.open(tmp_path) as catalog:
         catalog.create_namespace("ns")
@@ -47,7 +49,7 @@ def test_a_commit_asks_the_same_of_sqlite_after_a_long_history(tmp_path: Path, m
         for _ in range(20):
             table.append(ROW)
         early = steps_of_commits(table, store_of(catalog), 9)
-        for _ in range(100):
+        for _ in range(61):
             table.append(ROW)
         late = steps_of_commits(table, store_of(catalog), 9)
         assert late < 1.25 * early

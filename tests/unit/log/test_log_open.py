@@ -207,7 +207,7 @@ def test_an_opener_waits_for_whoever_has_the_log_alone(tmp_path: Path, read_only
 
 def test_several_that_open_a_new_warehouse_at_once_make_one(tmp_path: Path) -> None:
     """Creating the log races: all openers end with the same warehouse, and wait for whoever locks it meanwhile."""
-    for number in range(120):
+    for number in range(40):
         opened: list[icecore.Catalog] = []
         errors: list[BaseException] = []
         start = threading.Barrier(6)
