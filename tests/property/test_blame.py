@@ -116,7 +116,7 @@ class Modelled:
             assert {**row, "uid": uid} in [{k: r[k] for k in (*row, "uid")} for r in found]
 
 
-@examples(10)
+@examples(6, new=70)
 @given(st.sampled_from([2, 3, 2, 1]), st.lists(st.tuples(kinds, ids), min_size=5, max_size=10))
 def test_blame_names_the_commit_that_brought_the_row(version: int, history: list[tuple[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder, icecore.open(folder) as catalog:

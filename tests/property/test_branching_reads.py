@@ -28,7 +28,7 @@ Changes = tuple[Counter[str], Counter[str]]
 
 
 @pytest.mark.parametrize(("version", "mode"), LAYOUTS)
-@examples(3, new=28)
+@examples(2, new=28)
 @given(seed=st.integers(0, 2**32), length=st.integers(3, 20), spec=st.sampled_from(SPECS), ends=ENDS)
 def test_reads_between_and_at_snapshots(
     version: int, mode: str, seed: int, length: int, spec: list[str], ends: tuple[int, int, int, int]

@@ -78,7 +78,7 @@ def key(data: list[Row]) -> list[Row]:
 
 
 @pytest.mark.parametrize(("version", "mode"), [(1, "copy-on-write"), (2, "copy-on-write"), (2, "merge-on-read")])
-@examples(8)
+@examples(6, new=56)
 @given(spec=st.sampled_from(SPECS), steps=st.lists(commands, min_size=3, max_size=9))
 def test_commits_agree_with_a_model_and_with_pyiceberg(
     version: int, mode: str, spec: list[str], steps: list[tuple[Any, ...]]

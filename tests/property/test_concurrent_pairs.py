@@ -134,7 +134,7 @@ def files_of(table: icecore.Table, rows: list[Row]) -> list[Any]:
 @pytest.mark.parametrize(
     ("version", "mode"), [(1, "copy-on-write"), (2, "copy-on-write"), (2, "merge-on-read"), (3, "merge-on-read")]
 )
-@examples(7, new=56)
+@examples(5, new=56)
 @given(
     spec=st.sampled_from(SPECS),
     start=st.lists(pairs, min_size=1, max_size=3),

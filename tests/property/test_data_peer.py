@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import evolve
-from hypothesis import HealthCheck, given, settings
+from budgets import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from test_data_round_trip import arrow, tables
@@ -37,10 +38,7 @@ from icecore.engine.spec.types import (
     Type,
 )
 
-PEERS = settings(
-    max_examples=25, deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
-)  # fmt: skip
+PEERS = examples(12, new=175)
 MODEST_DAYS = 2_000_000
 NOT_BUCKETED = (BooleanType, FloatType, DoubleType)
 

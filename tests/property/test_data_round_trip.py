@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import evolve
-from hypothesis import HealthCheck, given, settings
+from budgets import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from icecore.engine.data.arrow.arrow_partitions import partition_batches
@@ -67,9 +68,7 @@ from icecore.engine.spec.types import (
 )
 from icecore.engine.storage.file_io import Storage
 
-QUICK = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+QUICK = examples(30, new=420)
 INT, LONG = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 
 

@@ -50,7 +50,7 @@ commands = st.one_of(
 )
 START = [("append", 0), ("branch", "a"), ("tag", "b"), ("add column", "a"), ("append", 3)]
 scenarios = st.lists(commands, min_size=2, max_size=12).map(lambda steps: [*START, *steps])
-bounded = examples(12)
+bounded = examples(8, new=84)
 
 
 class Warehouse:
@@ -194,7 +194,7 @@ def test_replay_gives_the_live_state_and_the_past(steps: list[tuple[Any, ...]], 
         warehouse.catalog.close()
 
 
-@examples(8)
+@examples(5, new=56)
 @given(steps=scenarios, version=st.integers(1, 3), scheme=st.sampled_from(["metastore", "filesystem"]))
 def test_rebuild_gives_the_same_bytes(steps: list[tuple[Any, ...]], version: int, scheme: str) -> None:
     """After losing every metadata file, `rebuild` writes each but those of expired snapshots, with the same bytes."""

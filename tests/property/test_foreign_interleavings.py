@@ -161,7 +161,7 @@ class Both:
 
 
 @pytest.mark.parametrize("keep", ["log", "foreign"])
-@examples(6, phases=(Phase.generate,))
+@examples(4, new=42, phases=(Phase.generate,))
 @given(layouts, st.lists(steps, min_size=3, max_size=14))
 def test_both_engines_agree(keep: str, layout: tuple[str, str], chosen: list[tuple[str, int, str]]) -> None:
     """Interleaved commits of both, with new opens between: no row is lost or doubled, and both read the same."""

@@ -95,7 +95,7 @@ def seen(table: icecore.Table) -> object:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-@examples(3)
+@examples(2, new=21)
 @given(history=steps, columns=st.sampled_from([None, ("name",)]), hit=st.integers(0, 2**16))
 def test_forgetting_leaves_all_that_there_is(
     version: int, history: list[tuple[str, Any]], columns: tuple[str, ...] | None, hit: int

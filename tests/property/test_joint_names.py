@@ -76,7 +76,7 @@ def kinds(catalog: icecore.Catalog, after: int) -> list[str]:
     return [e.kind for e in store_of(catalog).events(after)]
 
 
-@examples(11, new=105)
+@examples(8, new=105)
 @given(st.lists(change, min_size=1, max_size=9), st.booleans())
 def test_a_transaction_is_its_changes_one_by_one_or_nothing(changes: list[tuple[Any, ...]], fails: bool) -> None:
     """The same error of the same change, after which nothing is there; else the same catalog, in one transaction.

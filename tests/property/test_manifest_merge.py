@@ -160,13 +160,13 @@ def test_many_appends_and_deletes_keep_lists_short_and_manifests_readable(tmp_pa
         catalog.create_namespace("ns")
         properties = {"commit.manifest.min-count-to-merge": "3"}
         table = catalog.create_table(("ns", "t"), SCHEMA, format_version=version, properties=properties)
-        for number in range(30):
+        for number in range(18):
             table.append(data([number]))
             if number % 3 == 2:
                 table.delete(f"id = {number - 1}")
             assert len(table.manifests()) <= 4
             assert max(m.depth for m in table.manifests()) <= 4
-        expected = sorted(n for n in range(30) if n % 3 != 1)
+        expected = sorted(n for n in range(18) if n % 3 != 1)
         assert sorted(r["id"] for r in table.scan().to_arrow().to_pylist()) == expected
         assert peer_ids(tmp_path / "w") == expected
         before = metadata_files(table)

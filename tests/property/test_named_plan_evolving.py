@@ -148,7 +148,7 @@ class History:
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
-@examples(3, new=35)
+@examples(2, new=35)
 @example([("append", 1), ("rename", "i")], [], ["bucket(2, {i}) = 1"])
 @given(
     history=st.lists(step, min_size=2, max_size=9),

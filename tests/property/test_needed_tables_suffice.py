@@ -134,7 +134,7 @@ def only(table: pa.Table, needed: NeededTables) -> pa.Table:
     return table.filter(pa.array([needed.has(row) for row in rows], pa.bool_()))
 
 
-@examples(28, new=350)
+@examples(18, new=350)
 @given(query=queries())
 def test_the_answer_from_what_is_needed_is_the_answer_from_all(audit: dict[str, pa.Table], query: str) -> None:
     """Joins of every kind, subqueries, CTEs that hide a table, and names in any case."""

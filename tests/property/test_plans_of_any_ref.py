@@ -146,7 +146,7 @@ def test_plans_of_any_ref(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forma
         first.create_table("ns.t", SCHEMA, format_version=format_version, properties=properties)
         choice = random.Random(f"{format_version} {mode} 0")
         warehouse = Warehouse(tmp_path, choice, [first, icecore.open(tmp_path)])
-        for _ in range(25):
+        for _ in range(18):
             warehouse.step()
             warehouse.check_some()
         warehouse.check_all()

@@ -87,7 +87,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield c
 
 
-SETTINGS = examples(250)
+SETTINGS = examples(120, new=1750)
 
 
 @SETTINGS
@@ -122,7 +122,7 @@ def test_no_plan_loses_a_row_and_no_residual_adds_one(case: Case, connection: du
             check_projections(case, bound, partition, numbers, matching)
 
 
-@examples(80)
+@examples(50, new=560)
 @given(case=cases())
 def test_no_manifest_with_a_matching_row_is_left_out(case: Case, connection: duckdb.DuckDBPyConnection) -> None:
     """SP1, L1: the summaries of a manifest's partition values."""

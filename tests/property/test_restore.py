@@ -149,7 +149,7 @@ def shape(table: icecore.Table) -> dict[str, Any]:
     }
 
 
-@examples(7)
+@examples(5, new=49)
 @given(st.lists(steps, min_size=8, max_size=16), st.randoms(use_true_random=False))
 def test_a_restore_gives_what_was_there(history: list[tuple[Any, ...]], choice: Any) -> None:
     """All of it, at any position, and back again; a dry run says which events and leaves no trace."""
@@ -176,7 +176,7 @@ def test_a_restore_gives_what_was_there(history: list[tuple[Any, ...]], choice: 
         assert seen(catalog) == before
 
 
-@examples(7)
+@examples(5, new=49)
 @given(st.lists(steps, min_size=6, max_size=12), st.randoms(use_true_random=False))
 def test_reverts_of_all_since_are_a_restore(history: list[tuple[Any, ...]], choice: Any) -> None:
     """Where they are not refused; by one range, or by undoing one commit after another."""

@@ -115,7 +115,7 @@ def brought(data: pa.Table) -> dict[int, int]:
     return dict(zip(data["uid"].to_pylist(), data["id"].to_pylist(), strict=True))
 
 
-@examples(8)
+@examples(5, new=56)
 @given(st.sampled_from([2, 3, 2, 3, 1]), st.lists(steps, min_size=4, max_size=9), st.randoms(use_true_random=False))
 def test_a_commit_of_any_age_is_undone(version: int, history: list[tuple[str, list[int]]], choice: object) -> None:
     with tempfile.TemporaryDirectory() as folder, icecore.open(folder) as catalog:

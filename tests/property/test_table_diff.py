@@ -14,7 +14,7 @@ import icecore
 from icecore.engine.errors import NoSuchSnapshotError
 
 
-@examples(6)
+@examples(4, new=42)
 @given(
     st.sampled_from([2, 3]),
     st.lists(st.tuples(kinds, ids), min_size=5, max_size=10),

@@ -20,7 +20,6 @@ from icecore.engine.queries import duck
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import DoubleType, LongType, NestedField, PrimitiveType, StringType
 from icecore.projections.plan import wide_filters
-from icecore.projections.plan.planner import PlannedFiles
 from icecore.projections.plan.predicate import plan_predicate
 from icecore.projections.plan.residuals import residual
 
@@ -123,9 +122,9 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield made, rows
 
 
-def planned(table: icecore.Table, text: str) -> tuple[dict[str, Expression], PlannedFiles]:
-    scan = table.scan(text)
-    return {t.file.file_path: t.residual for t in scan.plan_files()}, scan.planned
+def planned(table: icecore.Table, text: str) -> tuple[Any, dict[str, Expression]]:
+    scan = table.scan(text, selected_fields=("id", "s"))
+    return scan, {t.file.file_path: t.residual for t in scan.plan_files()}
 
 
 @pytest.mark.parametrize(
@@ -148,16 +147,15 @@ def test_SP1_SP8_wide_filters_plan_as_written_out(table: Any, monkeypatch: pytes
     """
     made, rows = table
     text = wide_text(random.Random(shape), shape)
-    found, plan = planned(made, text)
+    scan, found = planned(made, text)
     with monkeypatch.context() as narrow:
         narrow.setattr(wide_filters, "WIDE", 10**9)
-        written_out, other = planned(made, text)
+        other, written_out = planned(made, text)
     assert found == written_out
-    assert plan.counts.files_planned == other.counts.files_planned
+    assert scan.planned.counts.files_planned == other.planned.counts.files_planned
     con = duckdb.connect()
     con.register("rows", rows)
     expected = sorted(con.execute(f"SELECT id, s FROM rows WHERE {text}").fetchall(), key=repr)
-    scan = made.scan(text, selected_fields=("id", "s"))
     assert sorted(((row["id"], row["s"]) for row in scan.to_arrow().to_pylist()), key=repr) == expected
     assert scan.count() == len(expected)
 

@@ -596,7 +596,7 @@ def columns(draw: st.DrawFn) -> tuple[list[Value | None], Shape]:
     return values, draw(shapes()) if model is None else shape_of(model, draw)
 
 
-@examples(120, 2100)
+@examples(60, 2100)
 @given(column=columns(), store_schema=st.booleans())
 def test_what_was_shredded_comes_back(
     column: tuple[list[Value | None], Shape], store_schema: bool, tmp_path_factory: pytest.TempPathFactory
@@ -607,7 +607,7 @@ def test_what_was_shredded_comes_back(
     assert [decoded(v) for v in found] == values
 
 
-@examples(70, 1400)
+@examples(35, 1400)
 @given(column=columns(), damage=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damaged_bytes_end_in_our_errors(
     column: tuple[list[Value | None], Shape],

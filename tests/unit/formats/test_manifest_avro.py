@@ -12,7 +12,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from budgets import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from icecore.engine.errors import CorruptFileError, UnsupportedFormatVersionError, ValidationError
@@ -156,7 +157,7 @@ def both_decoders(data: bytes, spec_id: int = 7) -> pa.Table:
     return fast
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@examples(30, new=420)
 @given(data=st.data(), version=st.sampled_from([1, 2, 3]))
 def test_M4_M7_entries_round_trip_with_every_partition_type(data: st.DataObject, version: int) -> None:
     values = VALUES + (NANOS if version == 3 else [])

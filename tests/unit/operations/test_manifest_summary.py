@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pyarrow as pa
+from budgets import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ TUPLES = st.tuples(
 )
 
 
+@examples(40)
 @given(st.lists(TUPLES, max_size=8), st.lists(st.booleans(), min_size=8, max_size=8), st.integers(0, 2))
 def test_L1_the_summary_of_each_field(tuples: list[tuple[Any, ...]], spelt: list[bool], start: int) -> None:
     """A value that is null may be spelt out in a tuple or be left out of it; one without fields may be null."""

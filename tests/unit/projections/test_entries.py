@@ -10,7 +10,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from budgets import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from icecore.engine.errors import CorruptFileError
@@ -194,7 +195,7 @@ def test_M9_partition_values_of_every_avro_type(
     assert found == [[(1000, None if v is None else expected)] for v in values]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(30, new=350)
 @given(st.lists(st.none() | st.binary(min_size=5, max_size=5)))
 def test_M9_decimals_get_the_fewest_bytes(values: list[bytes | None]) -> None:
     decimal = {"type": "fixed", "name": "f", "size": 5}

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from budgets import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from wide_values import TYPES, entries, identity_spec, key_of
 
@@ -54,7 +55,7 @@ def test_SP5_where_values_of_several_fields_end_matters() -> None:
     assert len(set(found)) == len(pairs)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(80, new=1400)
 @given(data=st.data(), types=st.lists(st.sampled_from(list(TYPES)), min_size=1, max_size=3))
 def test_SP5_a_partition_key_tells_its_values(data: st.DataObject, types: list[PrimitiveType]) -> None:
     schema, spec = identity_spec(*types, spec_id=data.draw(st.sampled_from([0, 7, 2**31 - 1])))

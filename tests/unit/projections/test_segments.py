@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
+from budgets import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from wide_values import entries, identity_spec
 
@@ -124,7 +125,7 @@ def test_no_entries_at_all() -> None:
 keys = st.integers(0, 5) | st.integers(2**20, 2**20 + 1)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(40, new=560)
 @given(st.lists(st.none() | st.lists(st.tuples(keys, st.integers(0, 9)), max_size=6, unique_by=lambda p: p[0])))
 def test_maps_are_gathered_by_field_id_whatever_their_order(rows: list[list[tuple[int, int]] | None]) -> None:
     ids = [0, 1, 2, 3, 4, 5, 2**20, 2**20 + 1]

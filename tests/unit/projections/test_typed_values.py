@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from budgets import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from wide_values import TYPES, plain
 
@@ -35,7 +36,7 @@ from icecore.engine.spec.types import (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(80, new=1050)
 @given(data=st.data(), iceberg_type=st.sampled_from(list(TYPES)))
 def test_M9_binary_values_become_typed_ones(data: st.DataObject, iceberg_type: PrimitiveType) -> None:
     values = data.draw(st.lists(st.none() | TYPES[iceberg_type]))
@@ -67,7 +68,7 @@ def test_values_at_places_are_the_values_there(data: st.DataObject, iceberg_type
     assert repr(found.to_pylist()) == repr(typed_values(iceberg_type, pa.array(picked, pa.binary())).to_pylist())
 
 
-@settings(max_examples=150, deadline=None)
+@examples(80, new=1050)
 @given(data=st.data(), iceberg_type=st.sampled_from(list(TYPES)))
 def test_SP5_identity_bytes_are_equal_exactly_where_the_values_are(
     data: st.DataObject, iceberg_type: PrimitiveType
