@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from icecore.engine.spark import session as sessions
@@ -25,7 +27,8 @@ def register(session: Any, *, warehouse: str | os.PathLike[str] | None = None) -
         return
     # A class of this process alone, so that it is pickled with what it holds.
     made = type("IcecoreSource", (IcecoreSource,), {"folder": folder, "default_warehouse": default})
-    session.dataSource.register(made)
+    with _active(session):
+        session.dataSource.register(made)
     session.conf.set(_REGISTERED, mark)
 
 
@@ -37,6 +40,29 @@ def session(app_name: str = "icecore", *, master: str = "local[2]", memory: str 
     MissingDependencyError where PySpark or Java is missing.
     """
     made = sessions.session(app_name, master=master, memory=memory, **conf)
-    if made.conf.get(_REGISTERED, None) is None:
-        register(made)
+    register_once(made)
     return made
+
+
+def register_once(session: Any) -> None:
+    """Makes the format known to a session, unless it is already, with whatever warehouse."""
+    if session.conf.get(_REGISTERED, None) is None:
+        register(session)
+
+
+@contextmanager
+def _active(session: Any) -> Iterator[None]:
+    """The session as its thread's active one: a new session takes the formats of the active one for Spark's own."""
+    jvm = None if getattr(session, "_jsparkSession", None) is None else session._jvm
+    if jvm is None:
+        yield
+        return
+    before = jvm.SparkSession.getActiveSession()
+    jvm.SparkSession.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            jvm.SparkSession.setActiveSession(before.get())
+        else:
+            jvm.SparkSession.clearActiveSession()
