@@ -324,12 +324,33 @@ def test_mistakes_are_named(spark: Any, lake: icecore.Catalog, query: str, text:
         spark.sql(query).collect()
 
 
-def test_streams_have_no_names(spark: Any, lake: icecore.Catalog) -> None:
-    """Spark's own errors say so, before anything runs."""
+def test_streams_by_name(spark: Any, lake: icecore.Catalog, tmp_path: Path) -> None:
+    """Of all columns, with the options of the format; each micro-batch is one commit, or replaces all rows."""
+    source = lake.create_table(("ns", "a stream.s`"), pa.schema([("id", pa.int64()), ("k", pa.string())]))
+    sink = lake.create_table("ns.sink", source.schema())
+    counts = lake.create_table("ns.counts", pa.schema([("k", pa.string()), ("count", pa.int64())]))
+
+    def run(rows: Any, name: str, mode: str = "append") -> None:
+        writer = rows.writeStream.outputMode(mode).option("message", name).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / name)).toTable(f"lake.ns.{name}")
+        assert query.awaitTermination(600)
+
+    for k in range(2):
+        source.append([{"id": 2 * k, "k": "a"}, {"id": 2 * k + 1, "k": "b"}])
+        read = spark.readStream.option("max-files-per-micro-batch", 1).table("lake.ns.`a stream.s```")
+        run(read.where("id <> 1"), "sink")
+        run(read.groupBy("k").count(), "counts", "complete")
+        assert sorted(sink.refresh().scan().to_arrow()["id"].to_pylist()) == [0, 2, 3][: 1 + 2 * k]
+        assert counts.refresh().scan("k = 'a'").to_arrow()["count"].to_pylist() == [k + 1]
+    assert [(s.summary or {})["spark.sql.streaming.epochId"] for s in sink.snapshots()] == ["0", "1"]
+    with pytest.raises(Exception, match="_file"):
+        read.select("id", "_file").writeStream.format("noop").trigger(availableNow=True).start().awaitTermination(600)
+    with pytest.raises(Exception, match="there is no option 'maxfiles'"):
+        spark.readStream.option("maxFiles", 1).table("lake.ns.sink").writeStream.format(
+            "noop"
+        ).start().awaitTermination()
     with pytest.raises(Exception, match="does not support either micro-batch or continuous scan"):
-        spark.readStream.table("lake.ns.v1").writeStream.format("noop").start()
-    with pytest.raises(Exception, match="doesn't support streaming write"):
-        spark.readStream.format("rate").load().writeStream.toTable("lake.ns.v1")
+        spark.readStream.table("lake.ns.v1.files").writeStream.format("noop").start()
 
 
 def test_threads_may_ask_at_once(spark: Any, lake: icecore.Catalog) -> None:

@@ -25,12 +25,14 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.V1Write;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.sources.InsertableRelation;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataType$;
@@ -43,6 +45,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Spark has cached of one is used for the other, and never for a later state.
  */
 public class LakeTable implements SupportsRead, SupportsMetadataColumns, SupportsWrite, SupportsDeleteV2 {
+  private static final String OVERWRITE = "overwrite";
+
   private final LakeCalls calls;
   private final String name;
   private final String state;
@@ -51,6 +55,7 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   private final Transform[] partitioning;
   private final Map properties;
   private final Number size;
+  private final LakeStreams streams;
   private volatile LakeChanges change;
 
   /** `facts` is what `named_rows.py` tells of it; `calls` answer for its rows and changes. */
@@ -63,6 +68,8 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
     this.metadata = (StructType) DataType$.MODULE$.fromJson((String) told.get("metadata"));
     this.properties = (Map) told.get("properties");
     this.size = (Number) told.get("size");
+    Map streamed = (Map) told.get("streamed");
+    this.streams = streamed == null ? null : new LakeStreams(calls.session(), streamed);
     List parts = (List) told.get("partitioning");
     this.partitioning = new Transform[parts.size()];
     for (int i = 0; i < partitioning.length; i++) partitioning[i] = transform((List) parts.get(i));
@@ -104,13 +111,15 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   }
 
   public Set capabilities() {
-    return EnumSet.of(
+    EnumSet out = EnumSet.of(
         TableCapability.BATCH_READ,
         TableCapability.V1_BATCH_WRITE,
         // Spark asks for it as well where partitions are to be replaced.
         TableCapability.BATCH_WRITE,
         TableCapability.OVERWRITE_DYNAMIC,
         TableCapability.TRUNCATE);
+    if (streams != null) out.addAll(EnumSet.of(TableCapability.MICRO_BATCH_READ, TableCapability.STREAMING_WRITE));
+    return out;
   }
 
   public MetadataColumn[] metadataColumns() {
@@ -121,7 +130,7 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   }
 
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new LakeScan(this, schema);
+    return new LakeScan(this, schema, options);
   }
 
   public OptionalLong size() {
@@ -157,7 +166,7 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   // Changes
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new Insert(calls, LakeCalls.text(info.options().asCaseSensitiveMap()), "append");
+    return new Insert(this, info, "append");
   }
 
   /** The change that the command in hand asks for, as `LakeChanges` has it: predicates can't always say it. */
@@ -192,11 +201,13 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   /** The columns that a query needs of a table. `LakeRule` puts the planned rows in its place. */
   public static class LakeScan implements SupportsPushDownRequiredColumns, SupportsReportStatistics {
     private final LakeTable table;
+    private final CaseInsensitiveStringMap options;
     private StructType fields;
 
-    public LakeScan(LakeTable table, StructType fields) {
+    public LakeScan(LakeTable table, StructType fields, CaseInsensitiveStringMap options) {
       this.table = table;
       this.fields = fields;
+      this.options = options;
     }
 
     /** Whole columns: of structs Spark takes parts when the rows are in their place. */
@@ -205,7 +216,7 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
     }
 
     public Scan build() {
-      return new LakeScan(table, fields);
+      return new LakeScan(table, fields, options);
     }
 
     public StructType readSchema() {
@@ -236,6 +247,10 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
     public Batch toBatch() {
       throw new IllegalStateException(
           table.name() + " can't be read: spark.experimental.extraOptimizations must keep icecore.LakeRule");
+    }
+
+    public MicroBatchStream toMicroBatchStream(String checkpoint) {
+      return table.streams.read(options, fields, checkpoint);
     }
 
     public Statistics estimateStatistics() {
@@ -287,22 +302,22 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
 
   /** Rows that are added, or that replace all there are, or those of their partitions. */
   private static class Insert implements InsertableRelation, SupportsTruncate, SupportsDynamicOverwrite, V1Write {
-    private final LakeCalls calls;
-    private final String options;
+    private final LakeTable table;
+    private final LogicalWriteInfo info;
     private final String change;
 
-    Insert(LakeCalls calls, String options, String change) {
-      this.calls = calls;
-      this.options = options;
+    Insert(LakeTable table, LogicalWriteInfo info, String change) {
+      this.table = table;
+      this.info = info;
       this.change = change;
     }
 
     public WriteBuilder truncate() {
-      return new Insert(calls, options, "overwrite");
+      return new Insert(table, info, OVERWRITE);
     }
 
     public WriteBuilder overwriteDynamicPartitions() {
-      return new Insert(calls, options, "overwrite-partitions");
+      return new Insert(table, info, "overwrite-partitions");
     }
 
     public Write build() {
@@ -314,7 +329,11 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
     }
 
     public void insert(org.apache.spark.sql.Dataset rows, boolean overwrite) {
-      calls.change(new Object[] {change, rows, options});
+      table.calls.change(new Object[] {change, rows, LakeCalls.text(info.options().asCaseSensitiveMap())});
+    }
+
+    public StreamingWrite toStreaming() {
+      return table.streams.write(info, change.equals(OVERWRITE));
     }
   }
 }

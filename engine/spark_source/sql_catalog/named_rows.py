@@ -168,6 +168,7 @@ def table_rows(
         "partitioning": list(_partitioning(table.metadata, scan.schema)),
         "properties": {**table.properties, "format-version": str(table.metadata.format_version)},
         "size": int(size) if size is not None and size.isdigit() else None,
+        "streamed": _streamed(catalog, identifier) if isinstance(catalog, Catalog) and chosen == AsOf() else None,
     }
     find = (lambda: catalog.load_table(identifier)) if isinstance(catalog, Catalog) else None
     return NamedRows(json.dumps(facts), TableRows(session, table, options, find))
@@ -200,8 +201,14 @@ def other_rows(
         "partitioning": [],
         "properties": {},
         "size": None,
+        "streamed": None,
     }
     return NamedRows(json.dumps(facts), GivenRows(frame, name))
+
+
+def _streamed(catalog: Catalog, identifier: Identifier) -> dict[str, str]:
+    """The options by which `format("icecore")` finds a table."""
+    return {"warehouse": str(catalog.path.absolute()), "table": quote(*identifier)}
 
 
 def _shape(table: Table) -> tuple[str | None, int]:

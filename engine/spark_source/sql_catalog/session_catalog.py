@@ -16,9 +16,10 @@ from icecore.engine.errors import NoSuchNamespaceError, ValidationError
 from icecore.engine.log.read_models import dotted
 from icecore.engine.spark.pyspark_api import SparkSession
 from icecore.engine.spark.relation.java_classes import FILTER_TEXT, made_object
+from icecore.engine.spark_source.registration import register_once
 from icecore.engine.spark_source.sql_catalog.named_rows import Answers, AsOf, other_rows, table_rows
 
-_NAMES = ("LakeCalls", "LakeChanges", "LakeTable", "LakeAggregates", "LakeRule", "LakeCatalog")
+_NAMES = ("LakeCalls", "LakeChanges", "LakeStreams", "LakeTable", "LakeAggregates", "LakeRule", "LakeCatalog")
 _SOURCES = (FILTER_TEXT, *(Path(__file__).with_name(f"{name}.java") for name in _NAMES))
 _OF_SPARK = "spark_catalog"
 
@@ -39,6 +40,8 @@ def register_catalog(session: SparkSession, catalog: Catalog | CatalogAt, name: 
     from pyspark.java_gateway import ensure_callback_server_started
 
     ensure_callback_server_started(session.sparkContext._gateway)
+    # Streams by a table's name are those of the format.
+    register_once(session)
     answers = CatalogAnswers(session, catalog, name)
     answers.plugin = java.registered(session._jsparkSession, name, answers)
     if answers.plugin is None:
