@@ -215,3 +215,23 @@ def test_scans_with_filters_and_of_appends_are_pruned_further(spark: Any, table:
         frame = scan.to_spark(spark)
         assert sorted(r.id for r in frame.where("id < 22").collect()) == [10, 11, 12, 13, 20, 21]
         assert frame.where("id < 10").count() == 0
+
+
+def test_files_that_are_gone_are_never_passed_over(spark: Any, catalog: icecore.Catalog) -> None:
+    """Unless a query needs none of them, here by partitions of which no metrics are kept; whatever the session says."""
+    schema = pa.schema([("id", pa.int64()), ("city", pa.string())])
+    no_metrics = {"write.metadata.metrics.default": "none"}
+    table = catalog.create_table("ns.t", schema, partition_spec=["city"], properties=no_metrics)
+    for i, city in enumerate("ab"):
+        table.append([{"id": i, "city": city}])
+    frame = table.scan().to_spark(spark)
+    table.delete("city = 'a'")
+    for t in table.scan(snapshot_id=table.snapshots()[0].snapshot_id).plan_files():
+        Path(t.file.file_path.removeprefix("file://")).unlink()
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        assert [r.id for r in frame.where("city = 'b'").collect()] == [1]
+        with pytest.raises(Exception, match="is gone, as after its snapshot expired"):
+            frame.count()
+    finally:
+        spark.conf.set("spark.sql.files.ignoreMissingFiles", "false")

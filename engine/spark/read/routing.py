@@ -100,7 +100,7 @@ class _Router:
         given = frozenset(self.context.identity_values(file))
         found = self.physical(file) if self.has_mapping else None
         if found is None or has_ids(found):
-            lacking = frozenset(i for i in given if i not in (file.value_counts or {}))
+            lacking = frozenset(i for i in given if not self.has_column(file, i))
             by_id = True
         else:
             columns = columns_by_name(fields, self.context.identification.identified(found, file))
@@ -112,6 +112,13 @@ class _Router:
         if lacking & {f.field_id for f in walk(fields)} - roots:
             return None
         return columns, lacking & roots, by_id
+
+    def has_column(self, file: ContentFile, field_id: int) -> bool:
+        """Whether a file is known to have a column: by its metrics, or by the schema that it was written with."""
+        if field_id in (file.value_counts or {}):
+            return True
+        written = self.context.written.of(file.file_path)
+        return written is not None and written.get_field(field_id) is not None
 
     def columns(self, keys: frozenset[int]) -> tuple[tuple[NestedField, ...], tuple[ReadColumn, ...], bool]:
         """The fields to read, as columns by id, and whether Spark's reader can give their defaults."""

@@ -1,7 +1,8 @@
 package icecore;
 
-import java.io.UncheckedIOException;
+import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -281,6 +282,11 @@ public class PlannedFiles implements FileIndex {
     }
 
     void check() {
+      if (failure instanceof FileNotFoundException) {
+        throw new IllegalStateException(
+            "a file of this DataFrame's plan is gone, as after its snapshot expired: plan again (" + failure.getMessage() + ")",
+            failure);
+      }
       if (failure != null) throw new UncheckedIOException(failure);
     }
   }
