@@ -71,9 +71,9 @@ _CAST: dict[type, tuple[tuple[str, ...], str]] = {
     FloatType: ((*_INTEGERS, "double", "decimal"), "FLOAT"),
     DoubleType: ((*_INTEGERS, "decimal"), "DOUBLE"),
     TimestampType: (("date", *_TIMESTAMPS), "TIMESTAMP_NTZ"),
-    TimestamptzType: (("date", *_TIMESTAMPS), "TIMESTAMP"),
+    TimestamptzType: (("date", *_TIMESTAMPS), "TIMESTAMP_LTZ"),
     TimestampNanoType: (("date", *_TIMESTAMPS), "TIMESTAMP_NTZ"),
-    TimestamptzNanoType: (("date", *_TIMESTAMPS), "TIMESTAMP"),
+    TimestamptzNanoType: (("date", *_TIMESTAMPS), "TIMESTAMP_LTZ"),
 }
 
 

@@ -204,7 +204,8 @@ class _Frames:
         if moment is None:
             return {}
         if "TIME" in moment.kind:
-            row = self.session.range(1).selectExpr(f"unix_millis(CAST({moment.sql} AS TIMESTAMP)) AS ms").collect()[0]
+            told = f"unix_millis(CAST({moment.sql} AS TIMESTAMP_LTZ)) AS ms"
+            row = self.session.range(1).selectExpr(told).collect()[0]
             if row.ms is None:
                 raise ValidationError(f"{moment.sql} is no time, at {'.'.join(identifier)}")
             return {"as_of": row.ms}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -121,6 +122,10 @@ def test_a_table_is_the_one_written_through_arrow(spark: Any, catalog: icecore.C
         assert partitions[0] == partitions[1]
         theirs.overwrite(frame.where("id < 5"), "id < 5")
         assert rows_of(theirs) == rows_of(mine)
+        # Days and times without a zone are of the session's, whatever it calls a timestamp.
+        midnight = dt.datetime(2024, 3, 11, tzinfo=ZoneInfo(spark.conf.get("spark.sql.session.timeZone")))
+        mine.append([{"id": 101, "tz": midnight, "nano": midnight}])
+        theirs.append(spark.sql("SELECT 101L AS id, DATE '2024-03-11' AS tz, TIMESTAMP_NTZ '2024-03-11' AS nano"))
         with pytest.raises(ValidationError, match=r"column 'i'.*not in range"):
             theirs.append(spark.sql("SELECT 3000000000L AS i"))
         with pytest.raises(ValidationError, match=r"column 'id'.*long.*string"):

@@ -222,7 +222,8 @@ def ddl(t: T.DataType) -> str:
         return f"ARRAY<{ddl(t.elementType)}>"
     if isinstance(t, T.MapType):
         return f"MAP<{ddl(t.keyType)}, {ddl(t.valueType)}>"
-    return str(t.simpleString()).upper()
+    # What TIMESTAMP alone means is a setting.
+    return "TIMESTAMP_LTZ" if isinstance(t, T.TimestampType) else str(t.simpleString()).upper()
 
 
 def _inside(value: str, part: ReadColumn) -> str:
