@@ -9,6 +9,7 @@ each manifest and list follow from the log alone, and a commit costs what it cha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from attrs import evolve, frozen
@@ -91,7 +92,12 @@ class ListedManifest:
 
     def with_length(self, length: int) -> ManifestFile:
         """The manifest, with the length of its file."""
-        return evolve(self.manifest, manifest_length=length)
+        return _with_length(self.manifest, length)
+
+
+@lru_cache(maxsize=20_000)
+def _with_length(manifest: ManifestFile, length: int) -> ManifestFile:
+    return evolve(manifest, manifest_length=length)
 
 
 @frozen

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import fastavro
@@ -52,6 +52,7 @@ COUNTS = (
 _INTS = ("partition_spec_id", "added_files_count", "existing_files_count", "deleted_files_count")
 _STRINGS = ("manifest_path",)
 _BINARIES = ("key_metadata",)
+_ROWS_KEPT = 20_000
 _REQUIRED = ("manifest_path", "manifest_length", "partition_spec_id")
 
 
@@ -73,7 +74,7 @@ def write_manifest_list(
     """
     if format_version not in (1, 2, 3):
         raise UnsupportedFormatVersionError(f"manifest lists are written in version 1 to 3, not {format_version}")
-    text, parsed = _schema_to_write(format_version)
+    text, _ = _schema_to_write(format_version)
     metadata: dict[str, str | bytes] = {
         "avro.schema": text,
         "snapshot-id": str(snapshot_id),
@@ -86,8 +87,8 @@ def write_manifest_list(
             raise ValidationError("a manifest list of format version 3 needs the snapshot's first_row_id")
         metadata["first-row-id"] = str(first_row_id)
     metadata["format-version"] = str(format_version)
-    rows = (_row(m, format_version) for m in manifests)
-    return avro_blocks.write_container(metadata, _blocks(parsed, rows), codec=codec, sync_marker=sync_marker)
+    rows = (_encoded_row(m, format_version) for m in manifests)
+    return avro_blocks.write_container(metadata, _blocks(rows), codec=codec, sync_marker=sync_marker)
 
 
 def list_avro_schema(format_version: int) -> dict[str, Any]:
@@ -160,21 +161,29 @@ def _schema_to_write(format_version: int) -> tuple[bytes, Any]:
     return orjson.dumps(written), fastavro.parse_schema(Stripper().strip(resolved))
 
 
-def _blocks(parsed: Any, rows: Iterable[Any]) -> Iterator[AvroBlock]:
+def _blocks(rows: Iterable[bytes]) -> Iterator[AvroBlock]:
     """The rows as uncompressed blocks of some 64 KiB."""
-    out = io.BytesIO()
+    out = bytearray()
     count = 0
     for row in rows:
-        try:
-            fastavro.schemaless_writer(out, parsed, row)
-        except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as e:
-            raise ValidationError(f"a manifest does not fit the Avro schema of a list: {e!r}: {row}") from e
+        out += row
         count += 1
-        if out.tell() >= BLOCK_BYTES:
-            yield AvroBlock(count, out.getvalue())
-            out, count = io.BytesIO(), 0
+        if len(out) >= BLOCK_BYTES:
+            yield AvroBlock(count, bytes(out))
+            out, count = bytearray(), 0
     if count:
-        yield AvroBlock(count, out.getvalue())
+        yield AvroBlock(count, bytes(out))
+
+
+@lru_cache(maxsize=_ROWS_KEPT)
+def _encoded_row(m: ManifestFile, format_version: int) -> bytes:
+    """The record of a manifest, which most lists of a table have again."""
+    row, out = _row(m, format_version), io.BytesIO()
+    try:
+        fastavro.schemaless_writer(out, _schema_to_write(format_version)[1], row)
+    except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as e:
+        raise ValidationError(f"a manifest does not fit the Avro schema of a list: {e!r}: {row}") from e
+    return out.getvalue()
 
 
 def _row(m: ManifestFile, format_version: int) -> dict[str, Any]:
