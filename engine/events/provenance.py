@@ -7,6 +7,7 @@ import getpass
 import os
 from collections.abc import Iterator
 from contextvars import ContextVar
+from functools import cache
 
 from attrs import frozen
 
@@ -46,10 +47,15 @@ def default_actor() -> str:
     """`ICECORE_ACTOR`, else the name of the user who runs the process."""
     if name := os.environ.get(ACTOR_VARIABLE):
         return name
+    return _user(os.getuid())
+
+
+@cache
+def _user(uid: int) -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        return f"uid {os.getuid()}"
+        return f"uid {uid}"
 
 
 def provenance(

@@ -23,6 +23,7 @@ from icecore.engine.foreign.foreign_names import take_in_names
 from icecore.engine.foreign.foreign_namespaces import take_in_gone, take_in_made
 from icecore.engine.foreign.foreign_rows import ForeignRows
 from icecore.engine.foreign.register import metadata_version
+from icecore.engine.log.lock.standing import Standing
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore
 from icecore.engine.metadata.fold import TableState, is_file_system, version_names
@@ -92,10 +93,13 @@ class Adopter:
         except ForeignCommitError as e:
             self._warn([Problem((), stream, str(e))])
 
-    def stream_of(self, identifier: Identifier, find: Callable[[Identifier], str]) -> str:
+    def stream_of(self, identifier: Identifier, find: Callable[[Identifier, tuple[str, str] | None], str]) -> str:
         """The stream of a name, found by one of the read models' look-ups after commits to it were adopted."""
+        standing = self.context.models.find_standing_of(identifier)
+        if standing is not None and standing.kind is not None and not self._is_behind(standing):
+            return find(identifier, (standing.kind, standing.stream))
         self.adopt_name(identifier)
-        return find(identifier)
+        return find(identifier, None)
 
     def adopt_name(self, identifier: Identifier) -> None:
         """Adopts changes of one name before it is looked up; warns where that can't be done."""
@@ -122,13 +126,25 @@ class Adopter:
             if problem.stream == stream:
                 raise ForeignCommitError(problem.text)
 
-    def check(self, state: TableState | ViewState) -> None:
+    def latest(self, stream: str) -> TableState:
+        """The latest state of a table, after commits of others to it were adopted.
+
+        Raises ForeignCommitError as `adopt_stream`, NoSuchTableError, CorruptLogError.
+        """
+        standing = self.context.models.find_standing(stream)
+        if standing is None or self._is_behind(standing):
+            self.adopt_stream(stream)
+            return self.context.states.state(stream)
+        return self.context.states.state(stream, standing.last_version)
+
+    def check(self, state: TableState | ViewState, standing: Standing | None = None) -> None:
         """Raises ForeignCommitError where another engine committed since `adopt_stream`.
 
-        Outside of the write lock, as in a dry run, a version that our own commit is about to make is not counted.
+        `standing` is the stream's, where that is known. Outside of the write lock, as in a dry run, a version
+        that our own commit is about to make is not counted.
         """
-
-        self.check_row(state.stream)
+        if standing is None or standing.is_moved:
+            self.check_row(state.stream)
         name = dotted(state.identifier)
         if isinstance(state, TableState) and is_file_system(state) and not state.dropped:
             if self.context.store.connection().in_transaction:
@@ -155,6 +171,12 @@ class Adopter:
         if self.rows.of_stream(stream) is not None:
             return True
         return not is_view_stream(stream) and self._has_next_version(self.context.states.state(stream))
+
+    def _is_behind(self, standing: Standing) -> bool:
+        """Whether another engine committed to a table or view since it was published last."""
+        if standing.is_moved or is_view_stream(standing.stream):
+            return standing.is_moved
+        return self._has_next_version(self.context.states.state(standing.stream, standing.last_version))
 
     def _has_next_version(self, state: TableState) -> bool:
         if state.dropped or not is_file_system(state):

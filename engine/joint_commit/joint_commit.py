@@ -43,6 +43,12 @@ class CommitTargets:
         return CommitTargets(repository, ViewRepository(repository))
 
 
+class OfOneStream:
+    """A part that needs nothing but its stream, to which it adopts other engines' commits when it is prepared."""
+
+    __slots__ = ()
+
+
 class Part(Protocol):
     """One of the changes of a joint commit."""
 
@@ -80,7 +86,8 @@ def commit_jointly(
         return ()
     foreign: ForeignCommitError | None = None
     for _ in _retry_policy(desk, parts).attempts():
-        desk.repository.foreign.adopt_all_if_changed()
+        if not all(isinstance(part, OfOneStream) for part in parts):
+            desk.repository.foreign.adopt_all_if_changed()
         for part in parts:
             part.prepare(desk)
         try:

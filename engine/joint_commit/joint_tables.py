@@ -14,7 +14,7 @@ from icecore.engine.errors import CommitConflictError, IcecoreError, TableAlread
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.name_events import Named, read_name_event
-from icecore.engine.joint_commit.joint_commit import CommitTargets
+from icecore.engine.joint_commit.joint_commit import CommitTargets, OfOneStream
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold
@@ -29,7 +29,7 @@ def nothing_happens(_: object) -> None:
 
 
 @define
-class TableChange:
+class TableChange(OfOneStream):
     """The changes of one table. `part` gives None where there are none, `ended` is called after the commit.
 
     `unless_changed` makes the error for where they turn out to change nothing, if that is one.
@@ -52,7 +52,7 @@ class TableChange:
         return cls(name, stream, lambda: part)
 
     def retry_policy(self, desk: CommitTargets) -> RetryPolicy:
-        return RetryPolicy.of(desk.repository.state(self.stream).metadata.properties)
+        return RetryPolicy.of(desk.repository.states.known(self.stream).metadata.properties)
 
     def answered_by(self, event: Event) -> bool:
         return event.stream == self.stream and event.kind in (ev.TABLE_COMMITTED, ev.TABLE_CREATED)
@@ -60,9 +60,7 @@ class TableChange:
     def prepare(self, desk: CommitTargets) -> None:
         self._result = None
         part = self.part()
-        if part is not None:
-            desk.repository.foreign.adopt_stream(self.stream)
-        self._base = None if part is None else desk.repository.state(self.stream)
+        self._base = None if part is None else desk.repository.foreign.latest(self.stream)
         if part is not None and self._base is not None:
             self._commands, self._requirements = part.prepare(self._base), part.requirements
 
@@ -77,6 +75,8 @@ class TableChange:
 
     def follow(self, desk: CommitTargets) -> None:
         if self._base is not None:
+            if self._result is not None:
+                desk.repository.states.put(self._result.state)
             state = desk.repository.state(self.stream)
             desk.repository.files.follow(state)
             self.ended(CommitResult(state, None if self._result is None else self._result.event))

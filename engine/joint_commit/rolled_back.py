@@ -33,4 +33,6 @@ class _NoFiles(Materializer):
     def write(self, stream: str, base: TableState | None, storage: Storage, damaged: Collection[str] = ()) -> Advance:
         return Advance(stream, base, None, ())
 
-    def finish(self, state: TableState, storage: Storage, *, durable: bool = False) -> None: ...
+    def finish(
+        self, state: TableState, storage: Storage, *, durable: bool = False, is_published: bool = False
+    ) -> None: ...

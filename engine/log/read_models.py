@@ -14,6 +14,7 @@ import orjson
 
 from icecore.engine.common.stored_json import stored_json
 from icecore.engine.errors import (
+    CorruptLogError,
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
     NoSuchNamespaceError,
@@ -34,6 +35,7 @@ from icecore.engine.events.namespace_events import (
 )
 from icecore.engine.events.relocated_manifests import RelocatedManifests
 from icecore.engine.events.relocation import Relocation
+from icecore.engine.log.lock.standing import Standing
 from icecore.engine.log.manifest_models import ManifestModels
 from icecore.engine.log.sqlite_file import SETTINGS, run_script
 from icecore.engine.log.store import MODELS, SCHEMA, EventStore
@@ -67,6 +69,7 @@ class ReadModels(ManifestModels):
 
     def __init__(self, store: EventStore) -> None:
         super().__init__(store)
+        self._catalog_name: str | None = None
         self.folders = TableFolders(store)
 
     # Following the log
@@ -161,7 +164,10 @@ class ReadModels(ManifestModels):
     @property
     def catalog_name(self) -> str:
         """The catalog's name in `iceberg_tables`."""
-        return self._store.warehouse_value("catalog-name") or "icecore"
+        if self._catalog_name is None:
+            # It is set once, with the warehouse.
+            self._catalog_name = self._store.warehouse_value("catalog-name")
+        return self._catalog_name or "icecore"
 
     def _put_namespace(self, namespace: tuple[str, ...], properties: Mapping[str, str]) -> None:
         name = dotted(namespace)
@@ -242,9 +248,9 @@ class ReadModels(ManifestModels):
         found = self._store.row(MODELS, "get_name", namespace=dotted(identifier[:-1]), name=identifier[-1])
         return None if found is None else (found["kind"], found["stream"])
 
-    def table_stream(self, identifier: tuple[str, ...]) -> str:
-        """The stream of the table of that name. Raises NoSuchTableError."""
-        found = self.find(identifier)
+    def table_stream(self, identifier: tuple[str, ...], found: tuple[str, str] | None = None) -> str:
+        """The stream of the table of that name; `found` is as by `find`, where it was. Raises NoSuchTableError."""
+        found = found or self.find(identifier)
         if found is None or found[0] != "table":
             more = (" (it is a view)",) if found else self._became_of(identifier, "table")
             raise NoSuchTableError(f"Table does not exist: {dotted(identifier)}", *more)
@@ -258,9 +264,9 @@ class ReadModels(ManifestModels):
             raise NoSuchTableError(f"Table or view does not exist: {dotted(identifier)}", *more)
         return found[1]
 
-    def view_stream(self, identifier: tuple[str, ...]) -> str:
-        """The stream of the view of that name. Raises NoSuchViewError."""
-        found = self.find(identifier)
+    def view_stream(self, identifier: tuple[str, ...], found: tuple[str, str] | None = None) -> str:
+        """The stream of the view of that name; `found` is as by `find`, where it was. Raises NoSuchViewError."""
+        found = found or self.find(identifier)
         if found is None or found[0] != "view":
             more = (" (it is a table)",) if found else self._became_of(identifier, "view")
             raise NoSuchViewError(f"View does not exist: {dotted(identifier)}", *more)
@@ -340,6 +346,24 @@ class ReadModels(ManifestModels):
             metadata_location=head["metadata_location"],
             iceberg_type="VIEW" if ev.is_view_stream(event.stream) else "TABLE",
         )
+
+    def find_standing(self, stream: str) -> Standing | None:
+        """The standing of a stream; None where the read models don't know it."""
+        row = self._store.row(MODELS, "standing", stream=stream, catalog=self.catalog_name)
+        return None if row is None else Standing.of(row, SEPARATOR)
+
+    def find_standing_of(self, identifier: tuple[str, ...]) -> Standing | None:
+        """The standing of the table or view of a name; None where there is none."""
+        name = {"namespace": dotted(identifier[:-1]), "name": identifier[-1]}
+        row = self._store.row(MODELS, "standing_of_name", catalog=self.catalog_name, **name)
+        return None if row is None else Standing.of(row, SEPARATOR)
+
+    def standing(self, stream: str) -> Standing:
+        """The standing of a stream. Raises CorruptLogError where the read models don't know it."""
+        found = self.find_standing(stream)
+        if found is None:
+            raise CorruptLogError(f"the read models know no stream {stream}; rebuild the warehouse")
+        return found
 
     def has_stream(self, stream: str) -> bool:
         """Whether a table or view ever had that stream."""

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 EVENTS = "log/events.sql"
 LAST_POSITION = 2**62
+Head = tuple[int, str, int]
+"""Position, hash and time (ms) of the last event of a log."""
 # Kinds that give names or take them, which stay in the log when it is archived.
 NAMING = frozenset({TABLE_CREATED, TABLE_DROPPED, TABLE_UNDROPPED, VIEW_CREATED, VIEW_DROPPED, VIEW_UNDROPPED})
 
@@ -59,7 +61,7 @@ class EventReader(SqliteFile):
         since = self.relocations.since(event.position)
         return evolve(event, relocations=since) if since else event
 
-    def head(self) -> tuple[int, str, int]:
+    def head(self) -> Head:
         """Position, hash and time (ms) of the last event; (0, zeros, 0) of an empty log."""
         found = self.row(EVENTS, "head")
         return (0, GENESIS_HASH, 0) if found is None else (found["position"], found["hash"], found["recorded_at_ms"])
@@ -68,6 +70,11 @@ class EventReader(SqliteFile):
         """The events after one position up to another, in order. Raises MissingArchiveError."""
         limit = LAST_POSITION if up_to is None else up_to
         yield from map(self._event, self._iterate("all", after=after, up_to=limit))
+
+    def last_version(self, stream: str) -> int:
+        """The version of a stream's last event that is not archived; 0 where there is none."""
+        found = self.row(EVENTS, "stream_version", stream=stream)
+        return 0 if found is None else int(found["stream_version"])
 
     def stream_events(self, stream: str, after_version: int = 0, up_to: int | None = None) -> Iterator[Event]:
         """The events of one stream after a stream version, up to a position. Raises MissingArchiveError."""

@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +31,10 @@ from icecore.engine.queries.named_queries import query
 
 SETTINGS = "settings/sqlite.sql"
 DEFAULT_LOCK_TIMEOUT_S = 60.0
+KEPT_STATEMENTS = 512
+"""The number of statements that a connection keeps compiled, above that of all named queries of a log."""
 Result = TypeVar("Result")
+_text = cache(query)
 
 
 class SqliteFile:
@@ -48,19 +51,24 @@ class SqliteFile:
         self._lock_timeout_s = lock_timeout_s
         self._durable = durable
         self._local = threading.local()
+        fork_safety.watch(self)
         if not self.path.exists() and (read_only or not create):
             raise StorageError(f"there is no warehouse log at {self.path}")
 
     def connection(self) -> sqlite3.Connection:
         """This thread's connection; a forked child gets its own."""
-        local = self._local
-        if getattr(local, "pid", None) != os.getpid():
-            fork_safety.abandon(getattr(local, "connection", None))
-            local.connection = self._connect()
-            local.file_id = self._file_id()
-            local.pid = os.getpid()
-        connection: sqlite3.Connection = local.connection
-        return connection
+        found: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if found is None:
+            found = self._connect()
+            self._local.file_id = self._file_id()
+            self._local.connection = found
+        return found
+
+    def forget_parent(self) -> None:
+        """Leaves this thread's connection to the parent process."""
+        if (found := getattr(self._local, "connection", None)) is not None:
+            fork_safety.abandon(found)
+            self._local.connection = None
 
     def _connect(self) -> sqlite3.Connection:
         mode = "ro" if self.read_only else "rwc"
@@ -68,7 +76,14 @@ class SqliteFile:
         if self.read_only and not os.access(self.path.parent, os.W_OK) and not self._has_wal():
             # SQLite can't make its shared memory file there. With a WAL that holds commits it must find one.
             uri += "&immutable=1"
-        connection = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            uri,
+            uri=True,
+            timeout=0,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=KEPT_STATEMENTS,
+        )
         connection.row_factory = sqlite3.Row
         settings = ["foreign_keys", "cache"]
         if not self.read_only:
@@ -105,30 +120,42 @@ class SqliteFile:
 
     def close(self) -> None:
         """Closes this thread's connection."""
-        if getattr(self._local, "pid", None) == os.getpid():
-            self._local.connection.close()
-            self._local.connection = self._local.pid = None
-        else:
-            fork_safety.abandon(getattr(self._local, "connection", None))
+        if (found := getattr(self._local, "connection", None)) is not None:
+            found.close()
+            self._local.connection = None
 
     # Queries
 
     def execute(self, file: str, query_name: str, /, **parameters: Any) -> sqlite3.Cursor:
         """Runs a named query of sql/ on this thread's connection."""
-        sql = query(file, query_name)
-        with self._translated("read"):
-            return self._retrying(lambda: self.connection().execute(sql, parameters))
+        sql = _text(file, query_name)
+        try:
+            return self.connection().execute(sql, parameters)
+        except (sqlite3.Error, OSError) as e:
+            with self._translated("read"):
+                # Only what nobody carried out is tried again.
+                if not _is_busy(e):
+                    raise
+                return self._retrying(lambda: self.connection().execute(sql, parameters))
 
     def rows(self, file: str, query_name: str, /, **parameters: Any) -> list[sqlite3.Row]:
         """All rows of a named query. Raises StorageError, CorruptLogError, WarehouseLockedError."""
-        with self._translated("read"):
-            return self.execute(file, query_name, **parameters).fetchall()
+        cursor = self.execute(file, query_name, **parameters)
+        try:
+            return cursor.fetchall()
+        except sqlite3.Error:
+            with self._translated("read"):
+                raise
 
     def row(self, file: str, query_name: str, /, **parameters: Any) -> sqlite3.Row | None:
         """The first row of a named query; None where there is none. Raises as `rows`."""
-        with self._translated("read"):
-            found: sqlite3.Row | None = self.execute(file, query_name, **parameters).fetchone()
-            return found
+        cursor = self.execute(file, query_name, **parameters)
+        try:
+            found: sqlite3.Row | None = cursor.fetchone()
+        except sqlite3.Error:
+            with self._translated("read"):
+                raise
+        return found
 
     # Locks
 
@@ -213,6 +240,6 @@ def statements(script: str) -> Iterator[str]:
         yield pending
 
 
-def _is_busy(error: sqlite3.OperationalError) -> bool:
+def _is_busy(error: Exception) -> bool:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return isinstance(error, sqlite3.OperationalError) and code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

@@ -28,7 +28,7 @@ from icecore.engine.events.event import SCHEMA_VERSION, Event, Provenance, canon
 from icecore.engine.events.keyed_request import KeyedRequest, keyed_request
 from icecore.engine.events.relocation import Relocation, Relocations
 from icecore.engine.log.lock.write_groups import Following, Part, WriteGroups
-from icecore.engine.log.reader import EVENTS, LAST_POSITION, EventReader
+from icecore.engine.log.reader import EVENTS, LAST_POSITION, EventReader, Head
 from icecore.engine.log.request_keys import CARRIED_OUT, RequestKeys
 from icecore.engine.log.sqlite_file import DEFAULT_LOCK_TIMEOUT_S, SETTINGS, Result, run_script
 from icecore.engine.queries.named_queries import query
@@ -172,7 +172,7 @@ class EventStore(EventReader):
         events: list[Event] = []
         request: KeyedRequest | None = None
         with self._begun(events, keep=keep):
-            transaction = WriteTransaction(self, events)
+            transaction = WriteTransaction(self, events, head := self.head(), head[0])
             yield transaction
             transaction.finish()
             request = self._answered(events) if keep else None
@@ -197,17 +197,19 @@ class EventStore(EventReader):
         """Writes the parts of threads in one transaction of SQLite."""
         events: list[Event] = []
         requests: list[KeyedRequest | None] = []
-
-        def write(body: Callable[[WriteTransaction], Result]) -> Result:
-            transaction = WriteTransaction(self, [], begun_at)
-            result = body(transaction)
-            transaction.finish()
-            requests.append(self._answered(transaction.events))
-            events.extend(transaction.events)
-            return result
-
         with self._begun(events), self._files_made_durable():
-            begun_at = self.head()[0]
+            head = begun_at = self.head()
+
+            def write(body: Callable[[WriteTransaction], Result]) -> Result:
+                nonlocal head
+                transaction = WriteTransaction(self, [], head, begun_at[0])
+                result = body(transaction)
+                transaction.finish()
+                requests.append(self._answered(transaction.events))
+                events.extend(transaction.events)
+                head = transaction.head
+                return result
+
             first.run(write)
             while (part := following()) is not None:
                 self._write_beside(part, write)
@@ -316,14 +318,14 @@ class EventStore(EventReader):
 class WriteTransaction:
     """A write transaction under the write lock: it sees the latest state, and appends."""
 
-    def __init__(self, store: EventStore, events: list[Event], begun_at: int | None = None) -> None:
-        """`events` collects the appended events; `begun_at` is the last position before SQLite's transaction."""
+    def __init__(self, store: EventStore, events: list[Event], head: Head, begun_at: int) -> None:
+        """`events` collects the appended events after `head`; `begun_at` is the last position that is committed."""
         self.store = store
         self.events = events
         # What is done just before COMMIT, when nothing can be refused any more: files are written then.
         self.at_end: list[Callable[[], None]] = []
-        self._position, self._hash, self._recorded_at_ms = store.head()
-        store._local.begun_at = self._position if begun_at is None else begun_at
+        self.head = head
+        store._local.begun_at = begun_at
         self.transaction_id: str | None = None
 
     def finish(self) -> None:
@@ -333,13 +335,15 @@ class WriteTransaction:
 
     def next_recorded_at_ms(self) -> int:
         """The time that the next event will have: now, but always after the event before it."""
-        return max(now_ms(), self._recorded_at_ms + 1)
+        return max(now_ms(), self.head[2] + 1)
 
     def stream_version(self, stream: str) -> int:
         """The number of events in a stream."""
-        found = self.store.row(EVENTS, "stream_version", stream=stream)
-        own = 0 if found is None else int(found["stream_version"])
-        return own or self.store.archives.last_version(stream)
+        return self.store.last_version(stream) or self.store.archives.last_version(stream)
+
+    def is_last(self, event: Event) -> bool:
+        """Whether an event of this transaction is still the last one of its stream."""
+        return not any(e.stream == event.stream and e.position > event.position for e in self.events)
 
     def append(
         self,
@@ -352,8 +356,9 @@ class WriteTransaction:
         recorded_at_ms: int | None = None,
         content: bytes | None = None,
         content_rows: int = 0,
+        stream_version: int | None = None,
     ) -> Event:
-        """Appends one event to a stream, by default with a new id and at the next time.
+        """Appends one event to a stream, by default with a new id, at the next time and as the stream's next version.
 
         The first event's id names the transaction.
         """
@@ -361,10 +366,10 @@ class WriteTransaction:
         recorded_at_ms = self.next_recorded_at_ms() if recorded_at_ms is None else recorded_at_ms
         self.transaction_id = self.transaction_id or event_id
         event = Event(
-            position=self._position + 1,
+            position=self.head[0] + 1,
             event_id=event_id,
             stream=stream,
-            stream_version=self.stream_version(stream) + 1,
+            stream_version=self.stream_version(stream) + 1 if stream_version is None else stream_version,
             kind=kind,
             schema_version=SCHEMA_VERSION,
             transaction_id=self.transaction_id,
@@ -372,12 +377,12 @@ class WriteTransaction:
             provenance=provenance,
             payload_text=canonical(payload),
             content_sha256=None if content is None else hashlib.sha256(content).hexdigest(),
-            prev_hash=self._hash,
+            prev_hash=self.head[1],
             hash="",
         ).sealed()
         self.store.execute(EVENTS, "insert", **event.to_row())
         if content is not None:
             self.store.execute(EVENTS, "insert_content", position=event.position, row_count=content_rows, data=content)
-        self._position, self._hash, self._recorded_at_ms = event.position, event.hash, recorded_at_ms
+        self.head = (event.position, event.hash, recorded_at_ms)
         self.events.append(event)
         return event

@@ -44,6 +44,7 @@ MOST_AT_ONCE = 32
 _PATHS = tuple(p.name for p in (DATA_PATH, OBJECT_STORAGE_PATH, FOLDER_STORAGE_PATH, METADATA_PATH))
 _FOREIGN = (ev.TABLE_REGISTERED, ev.TABLE_ADOPTED, ev.TABLE_RESTORED)
 _OF_VIEWS = (ev.VIEW_CREATED, ev.VIEW_REGISTERED, ev.VIEW_ADOPTED, ev.VIEW_COMMITTED)
+_WITHOUT_CONTENT = (*_FOREIGN, *_OF_VIEWS)
 _STEPS_OUT = re.compile("/[.][.]/|%2[eE]")
 _NAME_NO_FILE = (
     *(*ev.ABOUT_FILES, ev.TABLE_RENAMED, ev.TABLE_DROPPED, ev.TABLE_UNDROPPED),
@@ -135,13 +136,24 @@ class TableFolders:
         return int(self._store.warehouse_value(NOTED + stream) or 0)
 
     def _add(self, event: Event, entries: pa.Table | None) -> None:
+        folders = list(self._folders(event))
+        named, is_told = _named(event)
+        has_entries = event.kind not in _WITHOUT_CONTENT and (entries is not None or event.content_sha256 is not None)
+        if is_told and not folders and not named and not has_entries:
+            return
         known = self._known(event.stream)
-        for folder in self._folders(event):
+        for folder in folders:
             self._put(event.stream, event.position, folder, known)
-        paths, is_told = self._paths(event, entries, known.values())
-        folders = {_above_partitions(path.rpartition("/")[0]) for path in paths}
-        if is_told and len(folders) <= MOST_AT_ONCE:
-            for folder in folders:
+        prefixes = tuple(f"{location.rstrip('/')}/" for location in known.values())
+        paths = [path for path in named if not path.startswith(prefixes) or _steps_out(path)]
+        if has_entries:
+            try:
+                paths += _outside(self._store.entries(event.position) if entries is None else entries, prefixes)
+            except IcecoreError:
+                is_told = False
+        outer = {_above_partitions(path.rpartition("/")[0]) for path in paths}
+        if is_told and len(outer) <= MOST_AT_ONCE:
+            for folder in outer:
                 self._put(event.stream, event.position, folder, known)
         else:
             self._run("put_folder", folder=ANYWHERE, stream=event.stream, location="", position=event.position)
@@ -169,34 +181,24 @@ class TableFolders:
                 location = (head and head["location"]) or ""
             yield folder_at(location.rstrip("/"), path, "")
 
-    def _paths(self, event: Event, entries: pa.Table | None, known: Iterable[str]) -> tuple[list[str], bool]:
-        """The files that an event names outside of the known folders; false where it does not tell them all."""
-        payload = event.payload
-        if event.kind in _OF_VIEWS:
-            return [], True
-        if event.kind in _FOREIGN:
-            return [], False
-        named = list(named_files(payload))
-        if event.kind == ev.TABLE_RELOCATED:
-            relocated = RelocatedManifests.from_dict(payload, event.position)
-            listed, is_told = list(relocated.manifests), True
-            named += relocated.lists.values()
-        else:
-            listed, is_told = _listed(payload, event.position)
-        named += (m.manifest.manifest_path for m in listed)
-        prefixes = tuple(f"{location.rstrip('/')}/" for location in known)
-        out = [path for path in named if not path.startswith(prefixes) or _steps_out(path)]
-        try:
-            if entries is None and event.content_sha256 is not None:
-                entries = self._store.entries(event.position)
-        except IcecoreError:
-            is_told = False
-        if entries is not None:
-            out += _outside(entries, prefixes)
-        return out, is_told and not any(m.is_foreign for m in listed)
-
     def _run(self, query_name: str, /, **parameters: Any) -> None:
         self._store.execute(MODELS, query_name, **parameters)
+
+
+def _named(event: Event) -> tuple[list[str], bool]:
+    """The files that the payload of an event names; false where they and its content are not all."""
+    payload = event.payload
+    if event.kind in _WITHOUT_CONTENT:
+        return [], event.kind in _OF_VIEWS
+    named = list(named_files(payload))
+    if event.kind == ev.TABLE_RELOCATED:
+        relocated = RelocatedManifests.from_dict(payload, event.position)
+        listed, is_told = list(relocated.manifests), True
+        named += relocated.lists.values()
+    else:
+        listed, is_told = _listed(payload, event.position)
+    named += (m.manifest.manifest_path for m in listed)
+    return named, is_told and not any(m.is_foreign for m in listed)
 
 
 def _listed(payload: Mapping[str, Any], position: int) -> tuple[list[ListedManifest], bool]:
@@ -206,8 +208,11 @@ def _listed(payload: Mapping[str, Any], position: int) -> tuple[list[ListedManif
     return listed, parents_of_added(payload).keys() <= changes.keys()
 
 
-def _outside(entries: pa.Table, prefixes: tuple[str, ...]) -> list[str]:
+def _outside(entries: pa.Table | None, prefixes: tuple[str, ...]) -> list[str]:
     import pyarrow.compute as pc
+
+    if entries is None:
+        return []
 
     paths = entries["file_path"]
     if len(paths) > MOST_AT_ONCE:

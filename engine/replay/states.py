@@ -77,11 +77,14 @@ class States(Generic[S]):
     _checkpointed: dict[str, int] = field(factory=dict, repr=False)
     _lock: Lock = field(factory=Lock, repr=False)
 
-    def state(self, stream: str) -> S:
-        """The latest state, also of what was dropped. Raises the kind's error where there is none, CorruptLogError."""
+    def state(self, stream: str, last_version: int | None = None) -> S:
+        """The latest state, also of what was dropped; `last_version` is that of its last event, where it is known.
+
+        Raises the kind's error where there is none, CorruptLogError.
+        """
         with self._lock:
             cached = self._states.get(stream)
-            found = self.state_at(stream) if cached is None else self.forward(cached)
+            found = self.state_at(stream) if cached is None else self.forward(cached, last_version)
             if found is None:
                 raise self.kind.missing(f"there is no {stream}")
             if self.store.is_committed(found.position):
@@ -104,9 +107,16 @@ class States(Generic[S]):
             more = became_of(took, is_last=took.position == state.position)
         return self.kind.missing(f"{self.kind.name.capitalize()} does not exist: {dotted(state.identifier)}", *more)
 
+    def known(self, stream: str) -> S:
+        """The state as it was seen last, which may not be the latest. Raises as `state`."""
+        return self._states.get(stream) or self.state(stream)
+
     def put(self, state: S) -> None:
-        """Caches the state after a commit."""
-        self._states[state.stream] = state
+        """Caches the state after a commit, unless a later one is."""
+        with self._lock:
+            known = self._states.get(state.stream)
+            if known is None or known.stream_version <= state.stream_version:
+                self._states[state.stream] = state
 
     def drop(self, stream: str) -> None:
         """Drops one stream's cached state."""
@@ -120,8 +130,12 @@ class States(Generic[S]):
 
     # Replays, past the cache
 
-    def forward(self, state: S) -> S:
-        """The state with the events since applied."""
+    def forward(self, state: S, last_version: int | None = None) -> S:
+        """The state with the events since applied; `last_version` is that of the last one, where it is known."""
+        if last_version is None:
+            last_version = self.store.last_version(state.stream)
+        if last_version == state.stream_version:
+            return state
         newer = self.kind.fold(state, self.store.stream_events(state.stream, state.stream_version))
         assert newer is not None, "a fold from a state has a state"
         return newer

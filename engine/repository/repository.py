@@ -18,6 +18,7 @@ from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.events.namespace_events import NamespaceCreated
 from icecore.engine.foreign.adopter import Adopter
 from icecore.engine.foreign.foreign_manifests import append_keeping
+from icecore.engine.log.lock.standing import Standing
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold, metadata_folder
@@ -199,14 +200,13 @@ class Repository:
         `with_it` appends what belongs to the commit, inside of the write lock; it may raise StaleRemovals. Raises
         CommitConflictError, ValidationError, NoSuchTableError, ReusedKeyError; nothing is stored then.
         """
-
         from icecore.engine.commit.decide import StaleRemovals
         from icecore.engine.repository.retry_policy import RetryPolicy
 
-        attempt, policy = 0, RetryPolicy.of(self.state(stream).metadata.properties)
-        for attempt in policy.attempts():  # noqa: B007 - how many there were is said where none did it
-            self.foreign.adopt_stream(stream)
-            state = self.state(stream)
+        attempt, state = 0, self.foreign.latest(stream)
+        for attempt in RetryPolicy.of(state.metadata.properties).attempts():
+            if attempt:
+                state = self.foreign.latest(stream)
             commands = prepare(state)
             try:
                 result = self._try_commit(state, commands, provenance, requirements, with_it)
@@ -225,7 +225,6 @@ class Repository:
         What a commit would be refused for because of others is among the outcome's conflicts. Raises ValidationError,
         NoSuchTableError.
         """
-
         from icecore.engine.commit.decide import decide
         from icecore.engine.commit.dry_run import conflicts_of, dry_run_of, refused
         from icecore.engine.metadata.requirements import failures
@@ -289,10 +288,11 @@ class Repository:
         from icecore.engine.commit.decide import leaving_out
         from icecore.engine.metadata.requirements import failures
 
-        state = self.states.forward(base)
+        standing = self.models.standing(base.stream)
+        state = self.states.forward(base, standing.last_version)
         if state.dropped:
             raise self.states.missing(state)
-        self.check_pointer(state)
+        self.foreign.check(state, standing)
         for requirement, text in failures(state.metadata, requirements):
             raise CommitFailedError(failure(self.store, state, requirement, text))
         context = self._context(transaction.next_recorded_at_ms(), state)
@@ -301,10 +301,11 @@ class Repository:
             return CommitResult(state, None)
         given = self.given.of_decision(state, decision)
         check_message(self.models, state.identifier, state.metadata.properties, provenance)
-        if not state.pending and (lost := self.files.unwritable_snapshots(state)):
+        is_behind = not state.pending and standing.written_version < state.stream_version
+        if is_behind and (lost := self.files.unwritable_snapshots(state)):
             # No engine could ever read them: what leads out of it takes them along.
             decision = decided(self.store, state, (*commands, leaving_out(lost)), context)
-        event, after = self._append_decision(transaction, state, context, decision, provenance, given)
+        event, after = self._append_decision(transaction, state, context, decision, provenance, given, standing)
         return CommitResult(after, event)
 
     def _context(self, recorded_at_ms: int, state: TableState) -> Context:
@@ -326,6 +327,7 @@ class Repository:
         decision: Decision,
         provenance: Provenance,
         given: Sequence[GivenFile],
+        standing: Standing,
     ) -> tuple[Event, TableState]:
         from icecore.engine.formats.event_content import encode_parts
 
@@ -346,12 +348,15 @@ class Repository:
             provenance=provenance,
             content=encode_parts(content, keeping.data, new_salt()),
             content_rows=0 if content is None else content.num_rows,
+            stream_version=state.stream_version + 1,
         )
         self.models.apply(event, content)
         after = fold(state, [event])
         assert after is not None, "a fold of one event has a state"
         self._check_reachable(state, after)
-        transaction.at_end.append(lambda: self.files.publish(after, event, state))
+        transaction.at_end.append(
+            lambda: self.files.publish(after, event, state, standing if transaction.is_last(event) else None)
+        )
         return event, after
 
     def _check_reachable(self, before: TableState | None, after: TableState) -> None:

@@ -195,8 +195,9 @@ def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
     asked = call
     with watching_commits() as watch:
         try:
-            check_origin(call)
-            if call.serving.asks_for_tokens and not endpoint.is_open:
+            asks_for_tokens = call.serving.asks_for_tokens
+            check_origin(call, asks_for_tokens)
+            if asks_for_tokens and not endpoint.is_open:
                 asked = evolve(asked, principal=principal_of(call.serving.tokens, call.headers))
             body = _read(endpoint, raw)
             asked = evolve(asked, body=body, past=_then(endpoint, call))

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import uuid
+from functools import lru_cache
 from typing import IO
 
 from icecore.engine.storage.late_files import LateFiles
@@ -31,15 +32,17 @@ def put_file(
     `replace`, raises FileExistsError where there is a file already. Raises OSError.
     """
     for attempt in range(_ATTEMPTS):
-        folder = _folder_for(path, scratch)
+        folder = _folder_for(os.path.dirname(path), scratch)
         try:
             _put(path, data, folder, replace, durable, late)
             return
         except FileNotFoundError:
+            _folder_for.cache_clear()
             # Somebody swept between our making the file and our locking it; a lost folder stays an error.
             if attempt == _ATTEMPTS - 1 or not os.path.isdir(os.path.dirname(path)):
                 raise
         except OSError as e:
+            _folder_for.cache_clear()
             if e.errno != errno.EXDEV:
                 raise
             scratch = None
@@ -66,8 +69,9 @@ def _sweep_one(path: str) -> bool:
         return True
 
 
-def _folder_for(path: str, scratch: str | None) -> str:
-    beside = os.path.dirname(path)
+@lru_cache(maxsize=1024)
+def _folder_for(beside: str, scratch: str | None) -> str:
+    """The folder to write a file in that goes into another one; found out again after a write that failed."""
     if scratch is None:
         return beside
     try:
@@ -82,6 +86,7 @@ def _put(path: str, data: bytes, folder: str, replace: bool, durable: bool, late
     if late is not None and (not durable or not late.takes_more or os.path.lexists(path)):
         late = None
     temporary = os.path.join(folder, f".{os.path.basename(path)[:100]}.{uuid.uuid4().hex}{SUFFIX}")
+    is_left = True
     with open(temporary, "xb") as f:
         try:
             _lock(f)
@@ -91,13 +96,15 @@ def _put(path: str, data: bytes, folder: str, replace: bool, durable: bool, late
                 os.fsync(f.fileno())
             if replace:
                 os.replace(temporary, path)
+                is_left = False
             else:
                 os.link(temporary, path)
             if late is not None:
                 late.add(path, f.fileno())
         finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
+            if is_left:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)
 
 
 def _lock(f: IO[bytes]) -> None:

@@ -19,6 +19,7 @@ from icecore.engine.errors import (
 )
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
+from icecore.engine.log.lock.standing import Standing
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState, is_file_system
@@ -41,11 +42,13 @@ class FileFollower:
     materializer: Materializer
     storage_of: Callable[[TableState], Storage]
     _materialized: dict[str, TableState] = field(factory=dict)
+    _published: dict[str, TableState] = field(factory=dict)
+    """States that were published with their events, which may be rolled back still."""
 
     def follow(self, state: TableState) -> None:
         """Writes the files and checkpoints after a commit. The commit stands whatever happens here."""
         try:
-            if not state.pending:
+            if not state.pending and not self._finish_published(state):
                 self.materialize(state.stream)
                 self.finish(state)
             self.states.checkpoint_if_due(state)
@@ -58,8 +61,12 @@ class FileFollower:
                 stacklevel=4,
             )
 
-    def publish(self, state: TableState, event: Event, before: TableState | None) -> None:
+    def publish(
+        self, state: TableState, event: Event, before: TableState | None, standing: Standing | None = None
+    ) -> None:
         """Writes the files of an event before its COMMIT and moves the pointer in the same transaction.
+
+        `standing` is the stream's before the event, where that is known and the event is its last.
 
         So no other engine can commit between the two. Where storage refuses a file the event stands without: the
         pointer stays, and `follow` says so. A file system table's version is its commit, so there the error is raised:
@@ -73,20 +80,26 @@ class FileFollower:
             if state.pending or self.materializer.is_dry:
                 self.materializer.check(event, state, storage)
             else:
-                self._publish(state, event, before, storage)
+                self._publish(state, event, before, storage, standing)
         except UnwritableCommitError as e:
             raise self._refusal(state, e) from e
 
-    def _publish(self, state: TableState, event: Event, before: TableState | None, storage: Storage) -> None:
+    def _publish(
+        self, state: TableState, event: Event, before: TableState | None, storage: Storage, standing: Standing | None
+    ) -> None:
         strict = is_file_system(state)
         if strict:
             # Other writers see its version before COMMIT, and read what it names.
             self.store.settle_files()
             self.materializer.claim_version(event, before, state, storage)
-        head = self._head(state.stream)
+        if standing is not None and standing.written_version != (before.stream_version if before else 0):
+            standing = None
         try:
-            base = self._base(state.stream, head["materialized_version"])
-            advance = self.materializer.write(state.stream, base, storage)
+            if standing is not None:
+                advance = self.materializer.write_event(event, before, state, storage)
+            else:
+                base = self._base(state.stream, self._head(state.stream)["materialized_version"])
+                advance = self.materializer.write(state.stream, base, storage)
         except UnwritableCommitError:
             raise
         except Exception:
@@ -94,7 +107,8 @@ class FileFollower:
             if strict or not self.store.connection().in_transaction:
                 raise
             return
-        self.materializer.move(advance, storage)
+        if self.materializer.move(advance, storage, standing) and advance.state is not None:
+            self._published[state.stream] = advance.state
 
     def _refusal(self, state: TableState, error: UnwritableCommitError) -> ValidationError:
         """The error of a commit that can't be made, because of itself or of an unreadable one before it."""
@@ -200,6 +214,16 @@ class FileFollower:
             self._materialized[state.stream] = state
             self.materializer.finish(state, self.storage_of(state))
 
+    def _finish_published(self, state: TableState) -> bool:
+        """Finishes a commit, whose event is in the log, where its files were published with it. Raises StorageError."""
+        published = self._published.get(state.stream)
+        if published is None or published.event_hash != state.event_hash:
+            return False
+        self._published.pop(state.stream, None)
+        self._materialized[state.stream] = state
+        self.materializer.finish(state, self.storage_of(state), is_published=True)
+        return True
+
     def heal(self) -> None:
         """Writes files of commits that a crash left unwritten; warns of tables whose files can't be.
 
@@ -242,3 +266,4 @@ class FileFollower:
     def forget(self) -> None:
         """Drops the remembered states."""
         self._materialized.clear()
+        self._published.clear()

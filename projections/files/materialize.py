@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from attrs import define, field, frozen
@@ -16,6 +16,7 @@ from attrs import define, field, frozen
 from icecore.engine.errors import CorruptFileError, MissingFileError, UnwritableCommitError
 from icecore.engine.events.event import TABLE_ADOPTED, TABLE_PURGED, TABLE_REGISTERED, Event
 from icecore.engine.events.files_of_others import kept_files, original_bytes
+from icecore.engine.log.lock.standing import Standing
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableFold, TableState, fold, is_file_system
@@ -23,12 +24,14 @@ from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.manifest_entries import ManifestEntries
 from icecore.projections.files.event_files import FOREIGN_METADATA, EventFiles, Expiring, given_files, metadata_bytes
-from icecore.projections.files.metadata_cleanup import DroppedMetadata, note_forgotten, sweep
+from icecore.projections.files.metadata_cleanup import DroppedMetadata, deletes_metadata, note_forgotten, sweep
 from icecore.projections.files.pointers import WrittenFile, move_pointers
 from icecore.projections.files.version_claims import VersionClaims
 from icecore.projections.files.version_hint import write_hint
 
 CLAIMS_FOLDER = ".icecore/claims"
+Step = tuple[Event, TableState | None, TableState]
+"""An event, and the states before and after it."""
 
 
 @frozen
@@ -78,35 +81,49 @@ class Materializer:
                 self._move_pointers(advance, storage)
         return advance.state
 
-    def move(self, advance: Advance, storage: Storage) -> None:
-        """Moves the pointers in the SQLite transaction that is open, which may hold the events themselves."""
-        if advance.moves:
-            self._move_pointers(advance, storage)
+    def move(self, advance: Advance, storage: Storage, standing: Standing | None = None) -> bool:
+        """Moves the pointers in the SQLite transaction that is open, which may hold the events themselves.
+
+        `standing` is the stream's, where that is known. Says whether the state is published by that.
+        """
+        return advance.moves and self._move_pointers(advance, storage, standing)
 
     def write(self, stream: str, base: TableState | None, storage: Storage, damaged: Collection[str] = ()) -> Advance:
         """Writes the files of the events after `base`, and moves no pointer; `damaged` metadata files are written over.
 
         Raises StorageError, and UnwritableCommitError where an event holds what no manifest can.
         """
-        folding = TableFold(base)
-        latest = state = base
-        pending: list[tuple[Event, TableState | None, TableState]] = []
-        written: list[WrittenFile] = []
         events = list(self._store.stream_events(stream, base.stream_version if base else 0))
         if any(e.kind == TABLE_PURGED for e in events):
             # No file of it is to be there any more.
             return Advance(stream, base, fold(base, events), ())
+        return self._write(stream, base, events, _steps(base, events), storage, damaged)
+
+    def write_event(self, event: Event, before: TableState | None, after: TableState, storage: Storage) -> Advance:
+        """Writes as `write` the files of one event that is the stream's last, and whose states are known."""
+        return self._write(event.stream, before, [event], [(event, before, after)], storage)
+
+    def _write(
+        self,
+        stream: str,
+        base: TableState | None,
+        events: Sequence[Event],
+        steps: Iterable[Step],
+        storage: Storage,
+        damaged: Collection[str] = (),
+    ) -> Advance:
+        state = base
+        pending: list[Step] = []
+        written: list[WrittenFile] = []
         expired = Expiring.of(events, self.models)
         forgotten = DroppedMetadata.of(self._store, base, events)
-        for event in events:
-            folding.apply(event)
-            before, latest = latest, folding.state()
-            assert latest is not None, "a fold of at least one event has a state"
-            pending.append((event, before, latest))
+        for step in steps:
+            pending.append(step)
+            latest = step[-1]
             if latest.pending:
                 continue
-            for step in pending:
-                written += self._files.write(*step, storage, expired, forgotten, damaged)
+            for each in pending:
+                written += self._files.write(*each, storage, expired, forgotten, damaged)
             pending, state = [], latest
         if state is not None:
             self._restore_foreign(events, state, storage)
@@ -136,12 +153,14 @@ class Materializer:
 
     def _restore_foreign(self, events: Sequence[Event], state: TableState, storage: Storage) -> None:
         """Writes metadata files of other engines that the table still names and that are lost, from the log."""
+        adopted = [e for e in events if e.kind == TABLE_ADOPTED]
+        if not adopted:
+            return
         named = {state.metadata_location, *(e.metadata_file for e in state.metadata.metadata_log)}
-        for event in events:
-            if event.kind == TABLE_ADOPTED:
-                location = event.payload["metadata-location"]
-                if location in named and not storage.exists(location):
-                    storage.write_atomic(location, original_bytes(event.payload))
+        for event in adopted:
+            location = event.payload["metadata-location"]
+            if location in named and not storage.exists(location):
+                storage.write_atomic(location, original_bytes(event.payload))
 
     def _restore_kept(self, events: Sequence[Event], state: TableState, storage: Storage) -> None:
         """Writes manifests and lists of others that snapshots need and that are lost or changed, from the log."""
@@ -204,21 +223,30 @@ class Materializer:
             with self._store.write():
                 self._claims.settle_all()
 
-    def finish(self, state: TableState, storage: Storage, *, durable: bool = False) -> None:
+    def finish(self, state: TableState, storage: Storage, *, durable: bool = False, is_published: bool = False) -> None:
         """Finishes a commit whose files are written and whose pointer has moved: claim and version hint.
 
         Of processes that finish together the last writes the hint of the latest version. It need not be `durable` where
-        it was noted with the pointer, for the next open writes it again. Raises StorageError.
+        it was noted with the pointer, for the next open writes it again. `is_published` says that the metadata file is
+        known to be ours. Raises StorageError.
         """
         if is_file_system(state) and self._claims.has(state.stream):
             with self._store.write():
                 self._claims.settle(state.stream)
-        sweep(self._store, state.stream, storage)
-        self.follow_with_hint(state, storage, durable=durable)
+        if not is_published or deletes_metadata(state):
+            sweep(self._store, state.stream, storage)
+        is_ours = is_published or self._has_written(state.metadata_location)
+        self._hint(state, storage, durable=durable, is_ours=is_ours)
 
     def follow_with_hint(self, state: TableState, storage: Storage, *, durable: bool) -> None:
         """Lets the version hint name the table's published version, `durable` or not. Raises StorageError."""
-        if self._store.row(MODELS, "get_file", location=state.metadata_location or "") is None:
+        self._hint(state, storage, durable=durable, is_ours=self._has_written(state.metadata_location))
+
+    def _has_written(self, location: str | None) -> bool:
+        return self._store.row(MODELS, "get_file", location=location or "") is not None
+
+    def _hint(self, state: TableState, storage: Storage, *, durable: bool, is_ours: bool) -> None:
+        if not is_ours:
             # Registered as it lies there: nothing beside it is ours to change.
             return
         location = state.metadata_location
@@ -237,9 +265,22 @@ class Materializer:
         """Settles as `settle_claims`, inside of a write transaction that the caller holds."""
         self._claims.settle_all()
 
-    def _move_pointers(self, advance: Advance, storage: Storage) -> None:
+    def _move_pointers(self, advance: Advance, storage: Storage, standing: Standing | None = None) -> bool:
         state = advance.state
         assert state is not None, "the caller checked"
-        if move_pointers(self._store, self.models, state, advance.written):
-            note_forgotten(self._store, advance.stream, state.position, advance.forgotten, storage)
+        is_published = move_pointers(self._store, self.models, state, advance.written, standing)
+        if is_published:
+            if standing is None or deletes_metadata(state) or advance.forgotten.locations:
+                note_forgotten(self._store, advance.stream, state.position, advance.forgotten, storage)
             self._store.execute(MODELS, "note_hint", stream=advance.stream)
+        return is_published
+
+
+def _steps(base: TableState | None, events: Iterable[Event]) -> Iterator[Step]:
+    """The events with the states before and after each."""
+    folding, latest = TableFold(base), base
+    for event in events:
+        folding.apply(event)
+        before, latest = latest, folding.state()
+        assert latest is not None, "a fold of at least one event has a state"
+        yield event, before, latest

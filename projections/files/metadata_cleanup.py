@@ -86,6 +86,11 @@ def _properties_after(state: TableState, updates: Iterable[TableUpdate]) -> dict
     return properties
 
 
+def deletes_metadata(state: TableState) -> bool:
+    """Whether a table says if metadata files are to be deleted that fell out of its metadata log."""
+    return DELETE_AFTER_COMMIT.name in state.metadata.properties
+
+
 def let_go(
     store: EventStore, state: TableState, updates: Sequence[TableUpdate] = (), versions_max: int | None = None
 ) -> dict[str, list[str]]:

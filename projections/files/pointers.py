@@ -8,6 +8,7 @@ from attrs import frozen
 
 from icecore.engine.errors import ForeignCommitError
 from icecore.engine.events.event import is_view_stream
+from icecore.engine.log.lock.standing import Standing
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState
@@ -26,13 +27,18 @@ class WrittenFile:
 
 
 def move_pointers(
-    store: EventStore, models: ReadModels, state: TableState | ViewState, written: Sequence[WrittenFile]
+    store: EventStore,
+    models: ReadModels,
+    state: TableState | ViewState,
+    written: Sequence[WrittenFile],
+    standing: Standing | None = None,
 ) -> bool:
     """Notes the files and moves the pointers to a state, in the SQLite transaction that is open.
 
-    False where nothing is published: another process did it, or there is no metadata file. Raises ForeignCommitError.
+    `standing` is the stream's, where that is known. False where nothing is published: another process did it,
+    or there is no metadata file. Raises ForeignCommitError.
     """
-    head = store.row(MODELS, "get_head", stream=state.stream)
+    standing = standing or models.find_standing(state.stream)
     for f in written:
         store.execute(
             MODELS,
@@ -48,12 +54,11 @@ def move_pointers(
     moved = store.execute(
         MODELS, "put_materialized", stream=state.stream, version=state.stream_version, metadata_location=location
     )
-    if not moved.rowcount or head is None or location is None:
+    if not moved.rowcount or standing is None or location is None:
         return False
-    identifier = models.identifier_of(state.stream)
-    if identifier is not None and head["metadata_location"] != location:
+    if standing.identifier is not None and standing.published != location:
         iceberg_type = "VIEW" if is_view_stream(state.stream) else "TABLE"
-        _share(store, models, identifier, head["metadata_location"], location, iceberg_type)
+        _share(store, models, standing.identifier, standing, location, iceberg_type)
     return True
 
 
@@ -61,19 +66,25 @@ def _share(
     store: EventStore,
     models: ReadModels,
     identifier: tuple[str, ...],
-    known: str | None,
+    standing: Standing,
     metadata_location: str,
     iceberg_type: str,
 ) -> None:
     """Moves the row that other engines read. Raises ForeignCommitError where one of them did so meanwhile."""
-    key = {"catalog": models.catalog_name, "namespace": dotted(identifier[:-1]), "name": identifier[-1]}
-    shared = store.row(MODELS, "get_iceberg_table", **key)
-    if shared is not None and shared["metadata_location"] not in (known, metadata_location):
+    if standing.has_row and standing.shared not in (standing.published, metadata_location):
         raise ForeignCommitError(
-            f"{dotted(identifier)}: another engine committed {shared['metadata_location']} through iceberg_tables; "
+            f"{dotted(identifier)}: another engine committed {standing.shared} through iceberg_tables; "
             f"{metadata_location} of the log does not follow it, and the pointer stays"
         )
-    store.execute(MODELS, "put_iceberg_table", **key, metadata_location=metadata_location, iceberg_type=iceberg_type)
+    store.execute(
+        MODELS,
+        "put_iceberg_table",
+        catalog=models.catalog_name,
+        namespace=dotted(identifier[:-1]),
+        name=identifier[-1],
+        metadata_location=metadata_location,
+        iceberg_type=iceberg_type,
+    )
 
 
 def take_to_be_there(store: EventStore, models: ReadModels, state: TableState | ViewState) -> None:

@@ -77,6 +77,29 @@ SET stream_version = excluded.stream_version, position = excluded.position,
 -- name: get_head
 SELECT * FROM stream_head WHERE stream = $stream;
 
+-- name: standing
+-- How a stream stands: its last event in the log (0 where that is archived), what is written out of it, its name, and
+-- the row that other engines read under that name (has_row), which may say something else than was published last.
+SELECT h.stream, (SELECT coalesce(max(stream_version), 0) FROM event AS e WHERE e.stream = h.stream) AS last_version,
+       h.materialized_version, h.metadata_location, n.namespace, n.name, n.kind,
+       t.catalog_name IS NOT NULL AS has_row, t.metadata_location AS shared
+FROM stream_head AS h
+LEFT JOIN catalog_name AS n ON n.stream = h.stream
+LEFT JOIN iceberg_tables AS t
+  ON t.catalog_name = $catalog AND t.table_namespace = n.namespace AND t.table_name = n.name
+WHERE h.stream = $stream;
+
+-- name: standing_of_name
+-- The same by a name.
+SELECT h.stream, (SELECT coalesce(max(stream_version), 0) FROM event AS e WHERE e.stream = h.stream) AS last_version,
+       h.materialized_version, h.metadata_location, n.namespace, n.name, n.kind,
+       t.catalog_name IS NOT NULL AS has_row, t.metadata_location AS shared
+FROM catalog_name AS n
+JOIN stream_head AS h ON h.stream = n.stream
+LEFT JOIN iceberg_tables AS t
+  ON t.catalog_name = $catalog AND t.table_namespace = n.namespace AND t.table_name = n.name
+WHERE n.namespace = $namespace AND n.name = $name;
+
 -- name: all_heads
 SELECT * FROM stream_head ORDER BY stream;
 

@@ -420,7 +420,7 @@ def test_a_commit_of_which_nothing_can_be_learnt_says_so(catalog: icecore.Catalo
         assert again.verify().problems == ()
         again.load_table("ns.t").append(rows(2))
         assert peer_ids(catalog.path) == [*expected, 2]
-    store_of(catalog)._local.pid = None
+    store_of(catalog)._local.connection = None
 
 
 def test_an_error_that_nobody_expected_while_files_are_written_keeps_the_commit(
@@ -433,7 +433,7 @@ def test_an_error_that_nobody_expected_while_files_are_written_keeps_the_commit(
         raise KeyError("a bug")
 
     with monkeypatch.context() as patch, pytest.warns(MaterializationWarning, match="a bug"):
-        patch.setattr(Materializer, "write", broken)
+        patch.setattr(Materializer, "_write", broken)
         table.append(rows(1))
     assert ids_of(table) == [1]
     table.append(rows(2))

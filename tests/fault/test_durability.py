@@ -162,7 +162,7 @@ def test_what_sqlite_took_back_while_files_were_written_is_refused_whole(
 ) -> None:
     """As by a page that can't be read: what follows in the group would be stored on its own, and then refused."""
     tables = [make_table(catalog, name) for name in ("a", "b")]
-    store, position, write = store_of(catalog), catalog.position, Materializer.write
+    store, position, write = store_of(catalog), catalog.position, Materializer._write
     tries: list[str] = []
 
     def lose(self: Materializer, stream: str, *args: Any) -> Any:
@@ -172,7 +172,7 @@ def test_what_sqlite_took_back_while_files_were_written_is_refused_whole(
             raise StorageError("disk I/O error")
         return write(self, stream, *args)
 
-    monkeypatch.setattr(Materializer, "write", lose)
+    monkeypatch.setattr(Materializer, "_write", lose)
     raised = in_one_group(catalog, *(lambda t=t: t.append(rows(1)) for t in tables))
     stored = [ids_of(catalog.load_table(f"ns.{name}")) == [1] for name in ("a", "b")]
     assert len(raised) == 1 and sum(stored) == 1 and catalog.position == position + 1

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ import icecore
 from icecore.engine.common.bulk_attrs import gc_paused
 from icecore.engine.common.fork_safety import Lock
 from icecore.engine.data.arrow.row_filter import connection
-from icecore.engine.events.event import Event
 from icecore.engine.log.reader import EventReader
 from icecore.projections.plan import planner as planner_module
 from icecore.projections.plan.planner import PlannedFiles, Planner
@@ -136,9 +135,9 @@ def test_a_fork_while_a_thread_makes_the_planner(tmp_path: Path, monkeypatch: py
 def test_a_fork_while_a_thread_reads_the_log(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is the lock of the states of tables, or of views, that it brings up to date."""
     held, done = threading.Event(), threading.Event()
-    real = EventReader.stream_events
+    real = EventReader.last_version
 
-    def events(*args: Any) -> Iterator[Event]:
+    def last_version(*args: Any) -> int:
         if threading.current_thread() is thread:
             held.set()
             done.wait(60)
@@ -156,7 +155,7 @@ def test_a_fork_while_a_thread_reads_the_log(what: str, tmp_path: Path, monkeypa
             )
 
         thread = threading.Thread(target=load)
-        monkeypatch.setattr(EventReader, "stream_events", events)
+        monkeypatch.setattr(EventReader, "last_version", last_version)
         assert in_a_child(load, thread, held, done) == (made[what == "view"], None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from icecore.engine.commit.decide import ChangeMetadata
@@ -15,10 +15,11 @@ from icecore.engine.events import event as ev
 from icecore.engine.events.provenance import provenance
 from icecore.engine.evolution.create_table import creation_payload
 from icecore.engine.joint_commit.joint_commit import Part, commit_jointly, dry_run_jointly
-from icecore.engine.joint_commit.joint_tables import NewTable, TableChange
+from icecore.engine.joint_commit.joint_tables import NewTable, TableChange, nothing_happens
+from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import TablePart
 from icecore.engine.server.auth.grants import Level
-from icecore.engine.server.resources.loaded import committed_table, table_again
+from icecore.engine.server.resources.loaded import state_committed, table_again
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call, levels
 from icecore.engine.server.wire.endpoint import Endpoint
@@ -34,8 +35,9 @@ def update_table(call: Call) -> Answer:
 
     With the header `X-Icecore-Dry-Run: true` nothing is stored, and the answer says what the commit would be.
     """
-    outcome = _commit(call, [table_part(call, call.table, call.body)])
-    return outcome or committed_table(call, call.catalog.load_table(call.table))
+    after: list[TableState] = []
+    outcome = _commit(call, [table_part(call, call.table, call.body, after.append)])
+    return outcome or state_committed(call, after[-1] if after else call.catalog.load_table(call.table).state)
 
 
 def commit_transaction(call: Call) -> Answer:
@@ -53,8 +55,13 @@ def commit_transaction(call: Call) -> Answer:
     return _commit(call, list(parts.values())) or NO_CONTENT
 
 
-def table_part(call: Call, name: Identifier, change: Mapping[str, Any]) -> Part:
-    """The part of a commit that a `CommitTableRequest` asks for. Raises ValidationError, NoSuchTableError."""
+def table_part(
+    call: Call, name: Identifier, change: Mapping[str, Any], ended: Callable[[TableState], None] = nothing_happens
+) -> Part:
+    """The part of a commit that a `CommitTableRequest` asks for; `ended` is told the state after it.
+
+    Raises ValidationError, NoSuchTableError.
+    """
     requirements = tuple(read_table_requirements(get_list(change, "requirements", "the request", [])))
     updates = list(read_table_updates(get_list(change, "updates", "the request", [])))
     if AssertCreate() in requirements:
@@ -66,12 +73,17 @@ def table_part(call: Call, name: Identifier, change: Mapping[str, Any]) -> Part:
             given = str(uuid.uuid4())
             updates.insert(0, AssignUuid(given))
         return NewTable(
-            name, ev.table_stream(given), ev.TABLE_CREATED, creation_payload(name, updates), is_asserted=True
+            name,
+            ev.table_stream(given),
+            ev.TABLE_CREATED,
+            creation_payload(name, updates),
+            ended=ended,
+            is_asserted=True,
         )
     repository = call.catalog._warehouse.repository
     stream = repository.foreign.stream_of(name, repository.models.table_stream)
     part = TablePart(stream, lambda _: [ChangeMetadata(lambda _: updates)], requirements)
-    return TableChange(name, stream, lambda: part)
+    return TableChange(name, stream, lambda: part, lambda result: ended(result.state))
 
 
 def _commit(call: Call, parts: list[Part]) -> Answer | None:

@@ -33,7 +33,7 @@ def loaded_table(call: Call, table: Table) -> Answer:
     if mode not in (ALL, REFS):
         raise ValidationError(f"snapshots must be all or refs, found {mode[:60]!r}")
     repository = call.catalog._warehouse.repository
-    state = _with_its_file(call, table).state
+    state = _with_its_file(call, table.state)
     storage = repository.storage_of(state)
     if call.past is None:
         _check_there(storage, state.metadata_location)
@@ -59,7 +59,12 @@ def _quick(call: Call, state: TableState, storage: Storage, tag: str, body: byte
 
 def committed_table(call: Call, table: Table) -> Answer:
     """A table after a commit, whole."""
-    return _whole_table(call, _with_its_file(call, table).state)
+    return state_committed(call, table.state)
+
+
+def state_committed(call: Call, state: TableState) -> Answer:
+    """The state of a table after a commit, whole."""
+    return _whole_table(call, _with_its_file(call, state))
 
 
 def table_again(call: Call, stored: StoredAnswer) -> Answer:
@@ -109,12 +114,12 @@ def table_config(call: Call) -> dict[str, str]:
     return {"scan-planning-mode": "server"} if call.serving.settings.plans_scans else {}
 
 
-def _with_its_file(call: Call, table: Table) -> Table:
-    """The table, its files written where its commits are materialized by hand: clients read nothing else."""
-    if not table.state.pending or call.past is not None:
-        return table
-    call.catalog.materialize(table.name())
-    return call.catalog.load_table(table.name())
+def _with_its_file(call: Call, state: TableState) -> TableState:
+    """The state, its files written where commits are materialized by hand: clients read nothing else."""
+    if not state.pending or call.past is not None:
+        return state
+    call.catalog.materialize(state.identifier)
+    return call.catalog.load_table(state.identifier).state
 
 
 def _check_there(storage: Storage, location: str | None) -> None:

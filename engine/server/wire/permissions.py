@@ -38,7 +38,7 @@ def basic_password(encoded: str) -> str | None:
         return None
 
 
-def check_origin(call: Call) -> None:
+def check_origin(call: Call, asks_for_tokens: bool) -> None:
     """Raises ForbiddenError for a request that a page of another site makes a browser send.
 
     Without tokens the browser's user is let in by being on this machine, so names that lead here are asked for too.
@@ -46,7 +46,7 @@ def check_origin(call: Call) -> None:
     host, origin = call.headers.get("host", ""), call.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != host:
         raise ForbiddenError(f"a page of {origin[:100]} has no say here")
-    if call.serving.settings.asks_for_tokens is None and not call.serving.asks_for_tokens and not _is_here(host):
+    if call.serving.settings.asks_for_tokens is None and not asks_for_tokens and not _is_here(host):
         raise ForbiddenError(f"this server is not called {host[:100]!r}: use 127.0.0.1, or tokens")
 
 

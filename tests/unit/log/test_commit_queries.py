@@ -1,8 +1,9 @@
-"""What a commit asks of SQLite does not grow with the history."""
+"""What a commit asks of SQLite: few statements, and no more of them after a long history."""
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,9 @@ from core_tables import store_of
 
 import icecore
 from icecore.engine.log.sqlite_file import SqliteFile
+from icecore.engine.server.resources.commits import update_table
+from icecore.engine.server.wire.call import Call
+from icecore.engine.server.wire.serving import Serving
 
 ROW = pa.table({"id": [1]}, schema=pa.schema([("id", pa.int64())]))
 EVERY = 5
@@ -53,3 +57,31 @@ def test_a_commit_asks_the_same_of_sqlite_after_a_long_history(tmp_path: Path, m
             table.append(ROW)
         late = steps_of_commits(table, store_of(catalog), 9)
         assert late < 1.25 * early
+
+
+def statements_of(store: SqliteFile, action: Callable[[], object]) -> list[str]:
+    """The statements that SQLite ran, triggers' too."""
+    seen: list[str] = []
+    store.connection().set_trace_callback(seen.append)
+    action()
+    store.connection().set_trace_callback(None)
+    return seen
+
+
+def test_a_commit_makes_few_statements(tmp_path: Path) -> None:
+    """The numbers are what was reached, not what is needed; none of them looks for the same again."""
+    with icecore.open(tmp_path, actor="ann") as catalog:
+        catalog.create_namespace("ns")
+        table, store = catalog.create_table("ns.t", ROW.schema), store_of(catalog)
+        table.append(ROW)
+        change = {"action": "set-properties", "updates": {"key": "2"}}
+        call = Call(Serving(catalog), names={"namespace": "ns", "table": "t"}, body={"updates": [change]})
+        for action, most in (
+            (lambda: table.set_properties({"key": "1"}), 16),
+            (lambda: update_table(call), 17),
+            (lambda: table.append(ROW), 30),
+        ):
+            found = statements_of(store, action)
+            assert len(found) <= most, found
+            reads = [s for s in found if s.startswith("SELECT")]
+            assert not any("sqlite_master" in s for s in reads)

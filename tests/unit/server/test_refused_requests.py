@@ -93,7 +93,7 @@ def test_a_commit_that_can_not_be_shown_again_is_not_refused(
     def fails(*_: object) -> None:
         raise errors.StorageError("the disk went away")
 
-    monkeypatch.setattr(commits, "committed_table", fails)
+    monkeypatch.setattr(commits, "state_committed", fails)
     before = impatient.position
     with served(impatient) as rest:
         told = rest.post("/v1/namespaces/ns/tables/t", set_property("2")).error
