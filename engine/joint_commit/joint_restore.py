@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from attrs import define, evolve
@@ -113,15 +114,16 @@ class _Restoration:
         return CommitConflictError(f"position {self.position} can't be restored: {why}")
 
     def _change(self, stream: str, name: Identifier) -> Part | None:
-        """The part that sets a table or view back; None where nothing happened to it since."""
+        """The part that sets a table or view back; None where it is as it was."""
         if is_view_stream(stream):
             return self._view(stream, name)
         repository = self.desk.repository
         then = repository.state_at(stream, self.position)
         assert then is not None, "what had a name had a state"
-        if repository.state(stream).position <= self.position:
-            return None
+        now = repository.state(stream)
         updates = partial(self._table_updates, stream, name, then.metadata)
+        if now.position <= self.position or _is_nothing(updates, now.metadata):
+            return None
         return TableChange.of(name, stream, [ChangeMetadata(updates)])
 
     def _table_updates(
@@ -149,3 +151,11 @@ class _Restoration:
             return restored_view(then.metadata, views.state(stream).metadata)
 
         return ViewChange(name, stream, [updates])
+
+
+def _is_nothing(updates: Callable[[TableMetadata], list[TableUpdate]], now: TableMetadata) -> bool:
+    """Whether there is nothing to set back. What stands in the way is told when it is committed, or foretold."""
+    try:
+        return not updates(now)
+    except CommitConflictError:
+        return False

@@ -21,6 +21,7 @@ from icecore.engine.query.needed_rows import PLANS, NeededRows
 from icecore.engine.query.query_sources import RowsOf, TableRows
 from icecore.engine.query.told_time import tell_time
 from icecore.engine.scan.data_scan import DataScan
+from icecore.engine.scan.relation.missing_files import with_expiry
 from icecore.engine.scan.relation.registered_scan import register_relation
 from icecore.engine.scan.relation.row_stream import RowStream
 from icecore.engine.scan.relation.scan_relation import ScanRelation
@@ -188,9 +189,11 @@ class QueryAnswer:
             if s.failed is not None:
                 failed, s.failed = s.failed, None
                 return failed
-        for path in (f for r in self._relations.values() for f in r.files):
-            if not os.path.exists(path):
-                return MissingFileError(f"{OWNER}: there is no file {path}")
+        for name, relation in self._relations.items():
+            rows = self._prepared.rows[name]
+            for path in relation.files:
+                if not os.path.exists(path) and isinstance(rows, TableRows):
+                    return with_expiry(rows.scan, MissingFileError(f"{OWNER}: there is no file {path}"))
         if isinstance(error, duckdb.IOException):
             return StorageError(f"{OWNER}: a file can't be read: {error}")
         return ValidationError(f"{OWNER} can't be run: {reason(error)}")

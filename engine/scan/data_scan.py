@@ -25,6 +25,7 @@ from icecore.engine.formats.arrays import to_numbers
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.scan import planned_by_spark, refine_scan, scan_frames
 from icecore.engine.scan.refine_scan import remaking
+from icecore.engine.scan.relation.missing_files import rows_or_expiry
 from icecore.engine.scan.scan_display import ScanDisplay
 from icecore.engine.spec.reserved import DELETED, select
 from icecore.engine.spec.schema import Schema
@@ -357,7 +358,7 @@ class DataScan(ScanDisplay):
             table_schemas=self._state.metadata.schemas,
             deletes=deletes,
         )
-        return filter_batches(batches, task.residual, self.schema)
+        return rows_or_expiry(self, filter_batches(batches, task.residual, self.schema))
 
     @property
     def metadata(self) -> TableMetadata:
