@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, assert_never
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import frozen
+from attrs import evolve, frozen
 
 from icecore.engine.data.arrow.arrow_schema import type_to_arrow
 from icecore.engine.data.arrow.arrow_values import constant_array
@@ -165,12 +165,14 @@ class Resolver:
                 return Struct(source.name, nodes, field.field_type, source.first_leaf)
             case ListType() as t:
                 self._expect(len(source.children) == 1 and not pa.types.is_struct(source.type), field, source, path)
-                element = self._field(t.element_field, source.children, f"{path}.element")
+                element = self._inside(t.element_field, source.children[0], f"{path}.element")
                 return List(source.name, element, t, source.first_leaf)
             case MapType() as t:
                 self._expect(pa.types.is_map(source.type), field, source, path)
-                key = self._field(t.key_field, source.children, f"{path}.key")
-                value = self._field(t.value_field, source.children, f"{path}.value")
+                key, value = (
+                    self._inside(f, inner, f"{path}.{f.name}")
+                    for f, inner in zip((t.key_field, t.value_field), source.children, strict=True)
+                )
                 return Map(source.name, key, value, t, source.first_leaf)
             case VariantType():
                 where = f"{self.file.file_path}: column {path!r}"
@@ -180,6 +182,11 @@ class Resolver:
                 self._expect(check_readable(source.type, field.field_type), field, source, path)
                 where = f"{self.file.file_path}: column {path!r}"
                 return Leaf(source.name, source.first_leaf, field.field_type, where)
+
+    def _inside(self, field: NestedField, source: FileField, path: str) -> Node:
+        """What a list or map holds, which its place tells, as in Java: Spark's own writer gives it no id."""
+        known = source if source.field_id is not None else evolve(source, field_id=field.field_id)
+        return self._field(field, (known,), path)
 
     def _missing(self, field: NestedField, path: str) -> Constant:
         if field.field_id in self.identity:

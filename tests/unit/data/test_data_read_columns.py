@@ -153,6 +153,15 @@ def test_lists_and_maps_of_structs_evolve_inside(tmp_path: Path) -> None:
     ]
 
 
+def test_what_lists_and_maps_hold_is_told_by_its_place(tmp_path: Path) -> None:
+    """Spark's own writer gives ids to columns and fields of structs alone; Java reads such files so too."""
+    kind = pa.list_(pa.map_(pa.string(), pa.int32()))
+    values = [[[("a", 1)], []], None, [None]]
+    file = data_file(tmp_path / "f.parquet", pa.table([pa.array(values, kind)], ids(("x", kind, 1))))
+    now = one(1, "x", ListType(2, MapType(3, StringType(), 4, IntegerType())))
+    assert [r["x"] for r in rows(file, now)] == values
+
+
 def ids(*pairs: tuple[str, pa.DataType, int]) -> pa.Schema:
     return pa.schema([pa.field(n, t, metadata={"PARQUET:field_id": str(i)}) for n, t, i in pairs])
 
