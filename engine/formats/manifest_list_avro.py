@@ -284,7 +284,9 @@ def _summaries(rows: Any, where: str) -> tuple[FieldSummary, ...] | None:
     for row in rows:
         if not isinstance(row, dict):
             raise CorruptFileError(f"{where}: a partition summary must be a record, found {type(row).__name__}")
-        # A summary that does not say whether there are nulls must not let a scan skip them.
-        contains_null = row.get("contains_null") is not False
-        out.append(FieldSummary(contains_null, row.get("contains_nan"), row.get("lower_bound"), row.get("upper_bound")))
+        nulls, *others = (row.get(name) for name in SUMMARY_IDS.values())
+        # A summary that does not say whether there are nulls must not let a scan skip them, nor the values where there
+        # are no bounds either: with nulls that would say that there are no others (L1).
+        has_others = any(value is not None for value in others)
+        out.append(FieldSummary(nulls is not False if has_others else bool(nulls), *others))
     return tuple(out)

@@ -9,7 +9,8 @@ One row is one entry, in file order. Beside the canonical columns there are
     lower_<id>, upper_<id>, values_<id>, nulls_<id>, nans_<id>
                      bounds, typed, and counts, int64, for each primitive field; no column where no entry has such
 
-A metric that a file does not have is null, and so is a bound that can't be read or is NaN. Types: see `typed_values`.
+A metric that a file does not have is null, and so is a bound that can't be read or is NaN, and bounds that are the
+wrong way round. Types: see `typed_values`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pyarrow.compute as pc
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.errors import CorruptFileError, ValidationError
+from icecore.engine.expression.bind import is_comparable
 from icecore.engine.formats import arrays
 from icecore.engine.formats.binary_columns import Ints, Places, list_positions, select
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
@@ -30,7 +32,7 @@ from icecore.engine.spec.content_file import DataFileContent, ManifestContent, M
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import VoidTransform
-from icecore.engine.spec.types import FLOATING_TYPES, DoubleType, PrimitiveType
+from icecore.engine.spec.types import FLOATING_TYPES, DoubleType, PrimitiveType, UUIDType
 from icecore.projections.entries.partition_key import spec_piece, value_pieces
 
 COUNT_MAPS = {"values": "value_counts", "nulls": "null_value_counts", "nans": "nan_value_counts"}
@@ -288,6 +290,22 @@ def _add_metric_columns(made: _Typed, columns: Mapping[str, pa.Array], schema: S
                 made.add(f"{prefix}_{field_id}", primitive, entries.items, places, is_bound=True)
             else:
                 made.columns[f"{prefix}_{field_id}"] = places.take(entries.items)
+        _drop_inverted(made.columns, primitive, *(f"{prefix}_{field_id}" for prefix in BOUND_MAPS))
+
+
+def _drop_inverted(columns: dict[str, pa.Array], iceberg_type: PrimitiveType, lower: str, upper: str) -> None:
+    """Takes bounds that are the wrong way round for unknown: no value lies between them, but the file may have some.
+
+    Those of UUIDs tell by it in which order they were made.
+    """
+    if lower not in columns or upper not in columns or isinstance(iceberg_type, UUIDType):
+        return
+    if not is_comparable(iceberg_type):
+        return
+    inverted = pc.greater(columns[lower], columns[upper])
+    if pc.any(inverted).as_py():
+        for name in (lower, upper):
+            columns[name] = pc.if_else(inverted, pa.scalar(None, columns[name].type), columns[name])
 
 
 def _add_partition_columns(

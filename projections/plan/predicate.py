@@ -221,12 +221,19 @@ def _metrics(term: BoundTerm, schema: Schema, columns: Mapping[str, str]) -> Bou
     nulls, nans, total = (quote(f"{n}_{field_id}") for n in ("nulls", "nans", "values"))
     has_nulls, has_nans, has_total = (f"{n}_{field_id}" in columns for n in ("nulls", "nans", "values"))
     floating = isinstance(field_type, FLOATING_TYPES)
-    required = term.field.required and schema.parent_id(field_id) is None
+    is_nested = schema.parent_id(field_id) is not None
+    required = term.field.required and not is_nested
+    may_have_nulls = sql(f"({nulls} <> 0 OR {nulls} IS NULL)") if has_nulls else ALWAYS
+    if is_nested and has_nulls:
+        # Where a struct is null Java counts neither a null nor a value of its fields in ORC.
+        is_counted = has_total and RECORD_COUNT in columns
+        rows = sql(f"coalesce({total} <> {quote(RECORD_COUNT)}, TRUE)") if is_counted else ALWAYS
+        may_have_nulls = disjunction(may_have_nulls, rows)
     return Bounds(
         field_type,
         quote(lower) if stored_as(columns, lower, field_type) else None,
         quote(upper) if stored_as(columns, upper, field_type) else None,
-        may_have_nulls=sql(f"({nulls} <> 0 OR {nulls} IS NULL)") if has_nulls else ALWAYS,
+        may_have_nulls=may_have_nulls,
         may_have_values=_may_differ(nulls, total) if has_nulls and has_total else ALWAYS,
         may_have_nans=(sql(f"({nans} <> 0 OR {nans} IS NULL)") if has_nans else ALWAYS) if floating else NEVER,
         may_have_numbers=_may_differ(nans, total) if floating and has_nans and has_total else ALWAYS,
@@ -242,10 +249,14 @@ def _may_differ(count: str, total: str) -> Fragment:
 
 
 def _summary(position: int, term: BoundTerm) -> Bounds:
-    """The summary of a partition field of a manifest. One without bounds that names no null and no NaN says nothing."""
+    """The summary of a partition field of a manifest. One without bounds that names no null and no NaN says nothing.
+
+    Some value there is: a manifest without entries is not asked for.
+    """
     names = ("lower", "upper", "contains_null", "contains_nan", "no_bounds")
     lower, upper, null, nan, no_bounds = (quote(f"pf{position}_{n}") for n in names)
-    may_have_nulls = sql(f"({null} OR {null} IS NULL)")
+    says_nothing = f"{no_bounds} AND NOT coalesce({null} OR {nan}, FALSE)"
+    may_have_nulls = sql(f"({null} OR {null} IS NULL OR ({says_nothing}))")
     if not isinstance(term.source_type, FLOATING_TYPES):
         values = sql(f"NOT coalesce({no_bounds} AND {null}, FALSE)")
         return Bounds(term.source_type, lower, upper, may_have_nulls, values, NEVER)
@@ -255,7 +266,7 @@ def _summary(position: int, term: BoundTerm) -> Bounds:
         upper,
         may_have_nulls,
         may_have_values=sql(f"NOT coalesce({no_bounds} AND {null} AND NOT {nan}, FALSE)"),
-        may_have_nans=sql(f"({nan} OR {nan} IS NULL)"),
+        may_have_nans=sql(f"({nan} OR {nan} IS NULL OR ({says_nothing}))"),
         may_have_numbers=sql(f"NOT coalesce({no_bounds} AND ({null} OR {nan}), FALSE)"),
     )
 

@@ -166,6 +166,35 @@ def test_fields_in_structs_prune_and_promise_nothing() -> None:
     assert ask("st IS NULL", row) == (True, [True], [False])
 
 
+@pytest.mark.parametrize(("rows", "kept"), [(10, False), (12, True), (None, True)])
+def test_nulls_of_fields_in_structs_show_in_the_number_of_rows(rows: int | None, kept: bool) -> None:
+    """Java counts nothing of a field in ORC where its struct is null."""
+    count = {} if rows is None else {"record_count": ("BIGINT", rows)}
+    assert ask("st.n IS NULL", big(1, 5, field_id=8) | count)[0] is kept
+
+
+def test_a_summary_that_names_no_value_leaves_no_manifest_out() -> None:
+    """Some writers fill summaries with nothing; nulls and bounds that are named are believed."""
+
+    def kept(text: str, null: bool | None, nan: bool | None, lower: float | None) -> bool:
+        bound = bind(parse_filter(text), SCHEMA)
+        parameters = Parameters()
+        where = parameters.write(manifest_predicate(bound, spec_of(0, (4, "identity")), SCHEMA))
+        row = {"null": null, "nan": nan, "lower": lower}
+        columns = (
+            "$null::BOOLEAN AS pf0_contains_null, $nan::BOOLEAN AS pf0_contains_nan, $lower::DOUBLE AS pf0_lower, "
+            "$lower::DOUBLE AS pf0_upper, $lower IS NULL AS pf0_no_bounds"
+        )
+        with duckdb.connect() as c:
+            (found,) = c.execute(f"SELECT {where} FROM (SELECT {columns})", parameters.values | row).fetchone() or ()
+        return bool(found)
+
+    filters = ("f IS NULL", "f = 1", "isnan(f)")
+    assert [[kept(f, *s) for f in filters] for s in ((False, None, None), (False, False, None))] == [[True] * 3] * 2
+    assert [kept(f, True, False, None) for f in filters] == [True, False, False]
+    assert [kept(f, False, False, 2.0) for f in filters] == [False, False, False]
+
+
 def test_a_required_column_has_no_nulls() -> None:
     row = {n: v for n, v in big(1, 5, field_id=6).items() if not n.startswith("nulls")}
     assert ask("need > 0", row) == (True, [True], [True])

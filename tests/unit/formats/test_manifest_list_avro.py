@@ -224,11 +224,20 @@ def test_names_count_where_ids_are_missing() -> None:
 
 
 def test_SP1_a_summary_that_does_not_say_whether_there_are_nulls_counts_as_if_there_were() -> None:
-    summary = {"type": "record", "name": "s", "fields": [{"name": "n", "type": ["null", "boolean"], "field-id": 509}]}
+    """Where it has bounds: without any it says nothing, not that there is nothing but nulls."""
+    fields = [("n", "boolean", 509), ("l", "bytes", 510)]
+    of_summary = [{"name": n, "type": ["null", t], "field-id": i} for n, t, i in fields]
+    summary = {"type": "record", "name": "s", "fields": of_summary}
     partitions = {"name": "p", "type": ["null", {"type": "array", "items": summary}], "field-id": 507}
-    data = container(record([PATH, LENGTH, SPEC, partitions]), [{**ROW, "p": [{"n": None}, {"n": False}, {"n": True}]}])
+    rows = [{"n": None, "l": b"a"}, {"n": None, "l": None}, {"n": False, "l": None}, {"n": True, "l": None}]
+    data = container(record([PATH, LENGTH, SPEC, partitions]), [{**ROW, "p": rows}])
     (found,) = read_manifest_list(data, "l")
-    assert found.partitions == (FieldSummary(True), FieldSummary(False), FieldSummary(True))
+    assert found.partitions == (
+        FieldSummary(True, None, b"a"),
+        FieldSummary(False),
+        FieldSummary(False),
+        FieldSummary(True),
+    )
 
 
 @pytest.mark.parametrize(
