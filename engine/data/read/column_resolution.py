@@ -184,7 +184,7 @@ class Resolver:
                 return Leaf(source.name, source.first_leaf, field.field_type, where)
 
     def _inside(self, field: NestedField, source: FileField, path: str) -> Node:
-        """What a list or map holds, which its place tells, as in Java: Spark's own writer gives it no id."""
+        """The inside of a list or map, which its place tells, as in Java: Spark's own writer gives it no id."""
         known = source if source.field_id is not None else evolve(source, field_id=field.field_id)
         return self._field(field, (known,), path)
 

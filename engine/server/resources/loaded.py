@@ -40,8 +40,7 @@ def loaded_table(call: Call, table: Table) -> Answer:
     tag = f'"{state.event_hash[:32]}-{mode}"'
     if tag in (t.strip().removeprefix("W/") for t in call.headers.get("if-none-match", "").split(",")):
         return Answer(304, headers={"etag": tag})
-    key = (state.stream, state.event_hash, mode)
-    body = call.serving.kept.get(key, lambda: _table_body(call, state, storage, mode))
+    body = _table_body(call, state, storage, mode) if call.past is not None else _kept_body(call, state, storage, mode)
     return Answer(200, body, headers={"etag": tag}, quick=_quick(call, state, storage, tag, body))
 
 
@@ -64,7 +63,8 @@ def committed_table(call: Call, table: Table) -> Answer:
 
 def state_committed(call: Call, state: TableState) -> Answer:
     """The state of a table after a commit, whole."""
-    return _whole_table(call, _with_its_file(call, state))
+    state = _with_its_file(call, state)
+    return _whole_table(state, _kept_body(call, state, call.catalog._warehouse.repository.storage_of(state), ALL))
 
 
 def table_again(call: Call, stored: StoredAnswer) -> Answer:
@@ -75,7 +75,7 @@ def table_again(call: Call, stored: StoredAnswer) -> Answer:
     stream = warehouse.store.event_at(stored.last_position).stream
     state = warehouse.repository.state_at(stream, stored.last_position)
     assert state is not None, "a stream has a state from its first event on"
-    return _whole_table(call, state)
+    return _whole_table(state, _table_body(call, state, warehouse.repository.storage_of(state), ALL))
 
 
 def view_again(call: Call, stored: StoredAnswer) -> Answer:
@@ -86,10 +86,7 @@ def view_again(call: Call, stored: StoredAnswer) -> Answer:
     return loaded_view(call, view_of(call.catalog, warehouse.store.event_at(stored.last_position).stream))
 
 
-def _whole_table(call: Call, state: TableState) -> Answer:
-    storage = call.catalog._warehouse.repository.storage_of(state)
-    key = (state.stream, state.event_hash, ALL)
-    body = call.serving.kept.get(key, lambda: _table_body(call, state, storage, ALL))
+def _whole_table(state: TableState, body: bytes) -> Answer:
     return Answer(200, body, headers={"etag": f'"{state.event_hash[:32]}-{ALL}"'})
 
 
@@ -106,7 +103,12 @@ def loaded_view(call: Call, view: View) -> Answer:
     if call.past is None:
         _check_there(storage, state.metadata_location)
     key = (state.stream, state.event_hash, ALL)
-    return Answer(200, call.serving.kept.get(key, lambda: _view_body(state, storage)))
+    body = (
+        _view_body(state, storage)
+        if call.past is not None
+        else call.serving.kept.get(key, lambda: _view_body(state, storage))
+    )
+    return Answer(200, body)
 
 
 def table_config(call: Call) -> dict[str, str]:
@@ -125,6 +127,12 @@ def _with_its_file(call: Call, state: TableState) -> TableState:
 def _check_there(storage: Storage, location: str | None) -> None:
     if location is not None and not storage.exists(location):
         raise MissingFileError(f"Failed to open input stream for file: {location}")
+
+
+def _kept_body(call: Call, state: TableState, storage: Storage, mode: str) -> bytes:
+    """The body of a table as it is now. Those of the past are not kept, as they may hold what is forgotten later."""
+    key = (state.stream, state.event_hash, mode)
+    return call.serving.kept.get(key, lambda: _table_body(call, state, storage, mode))
 
 
 def _table_body(call: Call, state: TableState, storage: Storage, mode: str) -> bytes:

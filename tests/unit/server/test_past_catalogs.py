@@ -35,3 +35,14 @@ def test_a_client_reads_rows_as_they_were(rest: RestClient, catalog: icecore.Cat
     assert RestCatalog("now", uri=rest.uri).load_table("ns.t").scan().to_arrow()["id"].to_pylist() == [2]
     with pytest.raises(Exception, match="can only be read"):
         then.drop_table("ns.t")
+
+
+def test_what_was_forgotten_is_not_told_from_memory(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """Another process forgets it, which the server is not told of."""
+    make_table(rest, properties={"owner": "Jane Doe"})
+    then = f"/v1/at/{catalog.position}/namespaces/ns/tables/t"
+    catalog.load_table("ns.t").remove_properties("owner")
+    assert b"Jane Doe" in rest.get(then).body
+    with icecore.open(catalog.path) as other:
+        other.forget_text("Jane Doe")
+    assert rest.get(then).status == 200 and b"Jane Doe" not in rest.get(then).body
