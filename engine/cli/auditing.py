@@ -139,8 +139,13 @@ def _csv(found: Audit) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    writer.writerows([[getattr(f, n) for n in _COLUMNS] for f in found.findings])
+    writer.writerows([[_no_formula(getattr(f, n)) for n in _COLUMNS] for f in found.findings])
     return text.getvalue().rstrip("\n")
+
+
+def _no_formula(value: Any) -> Any:
+    """A cell that a spreadsheet takes for no formula, whatever a table, a column or a property is called."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 _FORMS: Mapping[str, Callable[[Audit], str]] = {"text": str, "json": _json, "sarif": _sarif, "csv": _csv}

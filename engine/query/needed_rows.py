@@ -25,10 +25,13 @@ from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.scan.relation.file_footers import SQL
 from icecore.engine.scan.relation.scan_relation import column_names
-from icecore.engine.spec.schema import MAX_FIELD_ID, Schema
+from icecore.engine.spec.reserved import FILE, SPEC_ID
+from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FloatType
 
 PLANS = "query/plans.sql"
+FILE_COLUMNS = Schema((FILE, SPEC_ID))
+"""The metadata columns that are the same in all rows of a file."""
 _FILTER, _SCAN = "FILTER", "PYTHON_ARROW_SCAN"
 
 
@@ -36,11 +39,12 @@ _FILTER, _SCAN = "FILTER", "PYTHON_ARROW_SCAN"
 class NeededRows:
     """The condition that the rows of a table must meet to matter, bound to its schema, and the columns by their ids.
 
-    None stands for all columns.
+    None stands for all columns. `of_file` is the condition that the file of a row must meet, bound to FILE_COLUMNS.
     """
 
     condition: Expression = TRUE
     columns: frozenset[int] | None = None
+    of_file: Expression = TRUE
 
 
 @contextmanager
@@ -93,19 +97,25 @@ def _together(name: str, schema: Schema, scans: Sequence[tuple[list[str], set[in
     """The needs of all scans of a table; a common table expression may make several."""
     if not scans:
         return NeededRows()
-    conditions = [and_(*(c for text in texts for c in _conditions(name, schema, text))) for texts, _ in scans]
-    return NeededRows(or_(*conditions), frozenset[int]().union(*(ids for _, ids in scans)))
+    conditions, of_file = (
+        or_(*(and_(*(c for text in texts for c in _conditions(name, columns, text))) for texts, _ in scans))
+        for columns in (schema, FILE_COLUMNS)
+    )
+    return NeededRows(conditions, frozenset[int]().union(*(ids for _, ids in scans)), of_file)
 
 
 def _conditions(name: str, schema: Schema, text: str) -> Iterator[Expression]:
-    """The conditions of a text that this engine takes as DuckDB does."""
+    """The conditions of a text on columns of a schema that this engine takes as DuckDB does."""
     try:
         understood = understood_conditions(text)
     except ExpressionError:
         return
     for condition in understood:
         ids = [_field_id(name, p) for p in predicates(condition)]
-        if any(i is None or i > MAX_FIELD_ID or isinstance(schema.find_field(i).field_type, FloatType) for i in ids):
+        if any(
+            i is None or i not in schema.field_ids or isinstance(schema.find_field(i).field_type, FloatType)
+            for i in ids
+        ):
             # A plan shows a float's digits, not which of float and double they are of.
             continue
         try:

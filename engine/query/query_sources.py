@@ -11,12 +11,15 @@ from attrs import evolve, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.query.named_tables import Mention
 from icecore.engine.query.needed_rows import NeededRows
 from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.scan.relation.scan_relation import ScanRelation, scan_relation
+from icecore.engine.spec.reserved import FILE, SPEC_ID
 from icecore.engine.spec.view import DUCKDB
 from icecore.engine.table.table import Table
 from icecore.engine.view.view_duckdb import DuckQueries
@@ -66,7 +69,7 @@ class TableRows:
         """The relation of the rows of those files. Raises what planning raises."""
         scan = self.needed(rows)
         # A row is compared by DuckDB alone.
-        tasks = [t if t.residual == TRUE else evolve(t, residual=TRUE) for t in scan.plan_files()]
+        tasks = [t if t.residual == TRUE else evolve(t, residual=TRUE) for t in scan.plan_files() if _is_of(t, rows)]
         return scan_relation(self.scan, tasks, prefix, rows.columns)
 
 
@@ -84,6 +87,12 @@ class ArrowRows:
 
 
 RowsOf = TableRows | ArrowRows
+
+
+def _is_of(task: FileScanTask, rows: NeededRows) -> bool:
+    """Whether rows of a file can matter, by what they all have in common."""
+    values = {FILE.field_id: task.file.file_path, SPEC_ID.field_id: task.file.spec_id}
+    return evaluate(rows.of_file, lambda term: values[term.field.field_id])
 
 
 def rows_of(mention: Mention, scope: NameScope, catalog: QueryCatalog, views: DuckQueries) -> RowsOf:

@@ -180,7 +180,7 @@ class DataScan(ScanDisplay):
     ) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection, a new one unless given, in which the rows are a view of that name.
 
-        Rows are read when they are asked for, files that need nothing done to their rows by DuckDB itself.
+        Rows are read when they are asked for, local Parquet files by DuckDB itself; which rows are deleted is read now.
         """
         from icecore.engine.scan.relation.registered_scan import register_scan
 

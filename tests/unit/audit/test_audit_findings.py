@@ -205,6 +205,13 @@ def test_findings_as_json_and_csv(bad: icecore.Catalog) -> None:
     assert [(r["severity"], r["table"]) for r in rows] == [("error", "ns.t"), ("note", "ns.silent")]
 
 
+def test_no_name_is_a_formula_in_csv(catalog: icecore.Catalog) -> None:
+    """Findings are opened in spreadsheets, and whoever may commit chooses names."""
+    healthy(catalog, "t", properties={"=1+password": "hunter2"})
+    (row,) = csv.DictReader(io.StringIO(audited(catalog, "-o", "csv", "--rule", "secrets", code=1).output))
+    assert row["subject"] == "'=1+password"
+
+
 def test_findings_as_sarif(bad: icecore.Catalog) -> None:
     """What SARIF 2.1.0 requires is there; accepted findings are suppressed."""
     found = bad.audit(baseline=[Accepted(rule="commits-without-reason", reason="it is cron")])

@@ -294,6 +294,25 @@ def test_metadata_columns_are_those_of_a_scan(tmp_path: Path) -> None:
             assert answer.to_arrow().to_pylist() == scan.to_arrow().sort_by("id").to_pylist()
 
 
+def test_conditions_on_metadata_columns_leave_files_out(tmp_path: Path) -> None:
+    """A file that is not read may be missing. Rows of several scans of a table come from what each needs."""
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", pa.schema([("id", pa.int64())]))
+        for number in range(3):
+            table.append(pa.table({"id": [number, number + 10]}))
+        paths = dict(catalog.query("SELECT id, _file FROM ns.t WHERE _pos = 0").fetchall())
+        Path(paths[2].removeprefix("file://")).unlink()
+        one = "SELECT id FROM ns.t WHERE _file = $path AND _spec_id = 0 AND _pos + id > 0"
+        assert catalog.query(one, {"path": paths[1]}).fetchall() == [(1,), (11,)]
+        two = "WITH c AS (SELECT id, _file AS f FROM ns.t) FROM c WHERE f = $a UNION FROM c WHERE f = $b"
+        found = catalog.query(f"SELECT id FROM ({two}) ORDER BY id", {"a": paths[0], "b": paths[1]}).fetchall()
+        assert found == [(0,), (1,), (10,), (11,)]
+        assert catalog.query("SELECT id FROM ns.t WHERE _spec_id = 1").fetchall() == []
+        with pytest.raises(MissingFileError):
+            catalog.query("SELECT id FROM ns.t WHERE _file <> $path", {"path": paths[1]}).fetchall()
+
+
 def test_a_connection_that_may_read_no_files_is_given_rows(lake: icecore.Catalog) -> None:
     connection = duckdb.connect(config={"enable_external_access": "false"})
     assert lake.load_table("ns.t").scan("id > 11").to_duckdb("found", connection) is connection
