@@ -18,7 +18,7 @@ from rest_document import check_answer
 import icecore
 from icecore.engine.server.application import application
 from icecore.engine.server.listening.http_server import HttpServer, listening_socket
-from icecore.engine.server.wire.serving import ServerSettings
+from icecore.engine.server.server_settings import ServerSettings
 
 COMMAND = [sys.executable, "-c", "from icecore.engine.cli.main import main; main()"]
 """The command icecore."""

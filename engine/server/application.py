@@ -16,7 +16,7 @@ from attrs import define, evolve, field
 
 from icecore.engine.common.json_reader import loads
 from icecore.engine.common.optional_packages import needs
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events.commit_watch import watching_commits
 from icecore.engine.events.provenance import Client, on_behalf_of
 from icecore.engine.server.page.page_frame import error_page
@@ -34,6 +34,7 @@ from icecore.engine.server.resources import (
     tables,
     views,
 )
+from icecore.engine.server.server_settings import ServerSettings
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import V1, Endpoint
@@ -43,9 +44,9 @@ from icecore.engine.server.wire.past_catalogs import AT, check_reads, past
 from icecore.engine.server.wire.path_names import decoded
 from icecore.engine.server.wire.permissions import check_grants, check_origin, principal_of
 from icecore.engine.server.wire.quick_loads import Key, QuickLoads, quick_headers
-from icecore.engine.server.wire.request_body import RefusedBodyError, read_body
+from icecore.engine.server.wire.request_body import RefusedBodyError, has_body, read_body
 from icecore.engine.server.wire.responses import response
-from icecore.engine.server.wire.serving import ServerSettings, Serving
+from icecore.engine.server.wire.serving import Serving
 
 with needs("starlette", "icecore[server]"):
     from starlette.applications import Starlette
@@ -161,9 +162,16 @@ def key_of(scope: Scope) -> Key:
 def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) -> Route:
     async def respond(request: Request) -> Response:
         body = bytearray()
+        call = Call(serving, None, request.path_params, dict(request.query_params), _headers(request))
         try:
-            await read_body(request, serving.bodies, body)
-            return await answered_by(request, bytes(body))
+            if has_body(request):
+                try:
+                    call = _let_in(endpoint, call)
+                except IcecoreError as e:
+                    # Of somebody who may not ask no body is read.
+                    return response(_refused(endpoint, call, error_answer(e)), request)
+                await read_body(request, serving.bodies, body)
+            return await answered_by(request, call, bytes(body))
         except RefusedBodyError as e:
             return response(e.answer, request)
         except ValidationError as e:
@@ -171,8 +179,7 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
         finally:
             serving.bodies.hold(-len(body))
 
-    async def answered_by(request: Request, raw: bytes) -> Response:
-        call = Call(serving, None, request.path_params, dict(request.query_params), _headers(request))
+    async def answered_by(request: Request, call: Call, raw: bytes) -> Response:
         answer = partial(_answer, endpoint, call, request.url.path, raw)
         version = serving.quick.version() if request.method == "GET" else None
         made = await threads.run(endpoint.is_write, answer)
@@ -195,10 +202,7 @@ def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
     asked = call
     with watching_commits() as watch:
         try:
-            asks_for_tokens = call.serving.asks_for_tokens
-            check_origin(call, asks_for_tokens)
-            if asks_for_tokens and not endpoint.is_open:
-                asked = evolve(asked, principal=principal_of(call.serving.tokens, call.headers))
+            asked = _let_in(endpoint, call)
             body = _read(endpoint, raw)
             asked = evolve(asked, body=body, past=_then(endpoint, call))
             if asked.principal is not None:
@@ -207,7 +211,22 @@ def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
                 return answered(endpoint, asked, path, raw)
         except Exception as e:
             told = error_answer(e, endpoint.refusal.of(body), is_stored=watch.is_stored, may_read=asked.may_read)
-            return error_page(asked, told) if endpoint.is_page else told
+            return _refused(endpoint, asked, told)
+
+
+def _let_in(endpoint: Endpoint, call: Call) -> Call:
+    """The call with who asks, as far as its head tells. Raises NotAuthorizedError, ForbiddenError, ValidationError."""
+    asks_for_tokens = call.serving.asks_for_tokens
+    check_origin(call, asks_for_tokens)
+    if call.principal is None and asks_for_tokens and not endpoint.is_open:
+        call = evolve(call, principal=principal_of(call.serving.tokens, call.headers))
+        assert call.principal is not None, "a token has a holder"
+        check_grants(call.principal, endpoint, call)
+    return call
+
+
+def _refused(endpoint: Endpoint, call: Call, told: Answer) -> Answer:
+    return error_page(call, told) if endpoint.is_page else told
 
 
 def _read(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:

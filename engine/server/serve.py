@@ -13,7 +13,7 @@ from attrs import frozen
 from icecore.engine.catalog.catalog import Catalog, open_catalog
 from icecore.engine.errors import ValidationError
 from icecore.engine.server.auth.access_tokens import AccessTokens
-from icecore.engine.server.wire.serving import DEFAULT_PORT, ServerSettings
+from icecore.engine.server.server_settings import DEFAULT_PORT, ServerSettings
 
 
 @frozen

@@ -15,7 +15,7 @@ import pytest
 from rest_client import served
 
 import icecore
-from icecore.engine.server.wire.serving import ServerSettings
+from icecore.engine.server.server_settings import ServerSettings
 
 POM = Path(__file__).parent / "rest_kit" / "pom.xml"
 RUN = {"default": (144, []), "planned by the server": (143, ["testCatalogWithCustomMetricsReporter()"])}

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-import click
+from typing import Any
 
-from icecore.engine.cli.settings import Settings, common_options, pass_settings
+import click
+from attrs import fields
+
+from icecore.engine.cli.settings import Command, Settings, common_options, pass_settings
 from icecore.engine.cli.verbs import examples
+from icecore.engine.server.server_settings import LEAST, LIMIT, ServerSettings
+
+
+def limit_options(command: Command) -> Command:
+    """An option for each limit of a server, as --most-connections."""
+    for limit in reversed(fields(ServerSettings)):
+        if LIMIT in limit.metadata:
+            least = limit.metadata[LEAST]
+            kind = click.FloatRange(least) if isinstance(limit.default, float) else click.IntRange(least)
+            words = limit.name.removesuffix("_s") + ("_seconds" if limit.name.endswith("_s") else "")
+            name, text = f"--{words.replace('_', '-')}", limit.metadata[LIMIT]
+            option = click.option(
+                name, limit.name, type=kind, metavar="N", default=limit.default, show_default=True, help=text
+            )
+            command = option(command)
+    return command
 
 
 @click.command(epilog=examples("icecore serve", "icecore serve --port 8181 --workers 4"))
@@ -21,10 +40,12 @@ from icecore.engine.cli.verbs import examples
 @click.option("--any-location", is_flag=True, help="Let tables be anywhere, one in another's folder too.")
 @click.option("--create-namespaces", is_flag=True, help="Make the namespace of what is created in none.")
 @click.option("--without-tokens", is_flag=True, help="Let everybody in who reaches the address.")
+@limit_options
 @common_options
 @pass_settings
 def serve(
     settings: Settings,
+    /,
     host: str,
     port: int,
     workers: int,
@@ -35,6 +56,7 @@ def serve(
     any_location: bool,
     create_namespaces: bool,
     without_tokens: bool,
+    **limits: Any,
 ) -> None:
     """Serve the warehouse as an Iceberg REST catalog.
 
@@ -43,12 +65,12 @@ def serve(
     says more. Where the warehouse has tokens (icecore token), clients must show one.
     """
     from icecore.engine.server.serve import serve as listen
-    from icecore.engine.server.wire.serving import ServerSettings
 
     told = ServerSettings(
         plans_scans=plan_scans,
         asks_for_tokens=False if without_tokens else None,
         makes_namespaces=create_namespaces,
+        **limits,
     )
     roots = None if any_location else location_roots
     listen(

@@ -15,16 +15,16 @@ with needs("uvicorn", "icecore[server]"):
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
     from uvicorn.server import ServerState
 
-HEAD_S = 10.0
 LINGER_S = 2.0
 
 
 class GuardedState(ServerState):
     """The connections of a server; of those that wait for their clients the oldest is first."""
 
-    def __init__(self, most_connections: int) -> None:
+    def __init__(self, most_connections: int, head_s: float) -> None:
         super().__init__()
         self.most_connections = most_connections
+        self.head_s = head_s
         self.waiting: OrderedDict[GuardedConnection, None] = OrderedDict()
 
     def make_room(self) -> None:
@@ -86,7 +86,7 @@ class GuardedConnection(HttpToolsProtocol):
             self.server_state.waiting[self] = None
 
     def _expect_head(self) -> None:
-        self._due = self.loop.call_later(HEAD_S, self.transport.abort)
+        self._due = self.loop.call_later(self.server_state.head_s, self.transport.abort)
 
     def _unexpect(self) -> None:
         if self._due is not None:

@@ -79,17 +79,16 @@ def _files() -> int:
 class HttpServer(uvicorn.Server):
     """A server of the application at a socket that listens."""
 
-    patience_s = 5.0
-    """How long a client may take nothing of its answer before it is cut off, once the server is to end."""
-
     def __init__(self, app: Starlette, listening: socket.socket, tls: Tls | None = None) -> None:
         config = uvicorn.Config(app, log_level="warning", lifespan="on", backlog=BACKLOG)
         if tls is not None:
             config.ssl_certfile, config.ssl_keyfile = tls.certificate, tls.key
         config.http = GuardedConnection
         super().__init__(config)
+        limits = app.state.serving.settings
+        self.patience_s = limits.end_s
         self.server_state: GuardedState = GuardedState(
-            min(app.state.serving.settings.most_connections, _files() - SPARE_FILES)
+            min(limits.most_connections, _files() - SPARE_FILES), limits.head_s
         )
         self._app = app
         self._listening = listening

@@ -17,7 +17,7 @@ from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.projections.report.html_elements import Markup, counted, element, in_bytes
 
 MOST_ROWS = 1_000
-SQL_SECONDS, SQL_MEMORY = 10.0, "512MB"
+SQL_MEMORY = "512MB"
 _SUMS = ("total-records", "total-data-files", "total-delete-files")
 
 
@@ -67,7 +67,7 @@ def sql_page(call: Call) -> Answer:
     shown: list[Markup] = []
     if query:
         try:
-            found = call.catalog.sql(query, timeout=SQL_SECONDS, memory_limit=SQL_MEMORY)
+            found = call.catalog.sql(query, timeout=call.serving.settings.query_s, memory_limit=SQL_MEMORY)
             rows = [tuple(map(cell, r.values())) for r in found.slice(0, MOST_ROWS).to_pylist()]
             count = element("p", counted(found.num_rows, "row"), role="status")
             shown = [count, grid("Answer", found.column_names, rows, class_="answer")]

@@ -1,31 +1,39 @@
 """The plans that clients were given an id of, as what was asked for: a plan is made again from that.
 
-An id says it, so that any process that serves the warehouse can; only what is too long for a path is held here.
+An id says it, so that any process that serves the warehouse can; what is too long for a path is kept in a file beside
+the log, for a day at most.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
+import time
 import uuid
 import zlib
 from collections import OrderedDict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
 from icecore.engine.common.fork_safety import Lock
 from icecore.engine.common.json_reader import get, loads
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import MissingFileError, ValidationError
 from icecore.engine.server.planning.deep_json import any_depth
 from icecore.engine.server.planning.scan_request import ScanRequest
+from icecore.engine.storage.atomic_write import put_file
+from icecore.engine.storage.file_io import translated
 
 if TYPE_CHECKING:
     from icecore.engine.server.planning.task_texts import TaskWriter
 
 MOST_HELD = 1_000
 MOST_OF_ID = 4_000
-MOST_TOLD = 2**20
+MOST_TOLD, MOST_OF_FILE = 2**20, 2**25
+KEPT_S = 24 * 60 * 60
+_OF_FILE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 WHERE = "the plan's id"
 
 
@@ -43,13 +51,11 @@ class HeldPlan:
         return base64.urlsafe_b64encode(zlib.compress(any_depth(told))).decode().rstrip("=")
 
     @classmethod
-    def of_id(cls, plan_id: str) -> HeldPlan | None:
-        """The plan that an id says, None for one that says none."""
+    def of_id(cls, plan_id: str, most: int = MOST_TOLD) -> HeldPlan | None:
+        """The plan that an id says in no more than `most` bytes, None for one that says none."""
         try:
             told = loads(
-                zlib.decompressobj().decompress(
-                    base64.urlsafe_b64decode(plan_id + "=" * (-len(plan_id) % 4)), MOST_TOLD
-                ),
+                zlib.decompressobj().decompress(base64.urlsafe_b64decode(plan_id + "=" * (-len(plan_id) % 4)), most),
                 WHERE,
             )
             return cls(get(told, "table", str, WHERE), ScanRequest.of(get(told, "scan", dict, WHERE)))
@@ -59,9 +65,9 @@ class HeldPlan:
 
 @define(eq=False)
 class HeldPlans:
-    """The last plans whose ids don't say them, those that were let go, and the writer of files; for all threads."""
+    """The plans that ids don't say, in a folder; those that were let go, and the writer of files; for all threads."""
 
-    _held: OrderedDict[str, HeldPlan] = field(factory=OrderedDict)
+    folder: Path
     _gone: OrderedDict[str, None] = field(factory=OrderedDict)
     _writer: TaskWriter | None = None
     _lock: Lock = field(factory=Lock)
@@ -77,29 +83,46 @@ class HeldPlans:
             return self._writer
 
     def hold(self, stream: str, request: ScanRequest) -> str:
-        """The id of a plan; where that can't say it, the plan is held, and the oldest ones are let go."""
+        """The id of a plan; where that can't say it, the plan is kept, and old ones are let go. Raises StorageError."""
         plan = HeldPlan(stream, request)
-        if len(plan_id := plan.id()) <= MOST_OF_ID:
-            return plan_id
+        if len(told := plan.id()) <= MOST_OF_ID:
+            return told
         plan_id = str(uuid.uuid4())
-        with self._lock:
-            self._held[plan_id] = plan
-            while len(self._held) > MOST_HELD:
-                self._held.popitem(last=False)
+        path = self.folder / plan_id
+        with translated(str(path), "write"):
+            self.folder.mkdir(exist_ok=True, parents=True)
+            self._let_go()
+            put_file(str(path), told.encode(), scratch=None, replace=False, durable=False)
         return plan_id
 
+    def _let_go(self) -> None:
+        """Deletes plans that are old, or the oldest of too many."""
+        found = sorted((p.stat().st_mtime, p) for p in self.folder.iterdir() if _OF_FILE.fullmatch(p.name))
+        for number, (written, path) in enumerate(reversed(found)):
+            if number >= MOST_HELD or written < time.time() - KEPT_S:
+                path.unlink(missing_ok=True)
+
     def find(self, plan_id: str) -> HeldPlan | None:
-        """The plan of an id, None where there is none any more."""
+        """The plan of an id, None where there is none any more. Raises StorageError."""
         with self._lock:
             if plan_id in self._gone:
                 return None
-            held = self._held.get(plan_id)
-        return HeldPlan.of_id(plan_id) if held is None else held
+        if _OF_FILE.fullmatch(plan_id) is None:
+            return HeldPlan.of_id(plan_id)
+        path = self.folder / plan_id
+        try:
+            with translated(str(path), "read"):
+                return HeldPlan.of_id(path.read_text(), MOST_OF_FILE)
+        except MissingFileError:
+            return None
 
     def drop(self, plan_id: str) -> None:
-        """Lets a plan go; one that its id says may still be made by other processes."""
+        """Lets a plan go; one that its id says may still be made by other processes. Raises StorageError."""
+        if _OF_FILE.fullmatch(plan_id):
+            path = self.folder / plan_id
+            with translated(str(path), "delete"):
+                path.unlink(missing_ok=True)
         with self._lock:
-            self._held.pop(plan_id, None)
             self._gone[plan_id[:MOST_OF_ID]] = None
             while len(self._gone) > MOST_HELD:
                 self._gone.popitem(last=False)

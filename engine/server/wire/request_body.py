@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _GZIP = 31
-GRACE_S = 30.0
-LEAST_BYTES_PER_S = 16 * 1024
 SMALL = 64 * 1024
 """What any request may have, whatever others hold."""
 AT_ONCE, PAUSE_S = 8, 0.005
@@ -43,10 +41,15 @@ class RefusedBodyError(Exception):
 
 @define(eq=False)
 class HeldBodies:
-    """The bytes of bodies that are held until their requests are answered. For one event loop."""
+    """The bytes of bodies that are held until their requests are answered. For one event loop.
+
+    `grace_s` are the seconds for a body that comes more slowly than `least_bytes_per_s`.
+    """
 
     most: int
     most_together: int
+    grace_s: float
+    least_bytes_per_s: int
     reading: int = 0
     _held: int = 0
 
@@ -62,6 +65,11 @@ class HeldBodies:
         self._held += count
 
 
+def has_body(request: Request) -> bool:
+    """Whether a body follows the head of a request."""
+    return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
+
+
 async def read_body(request: Request, held: HeldBodies, body: bytearray) -> None:
     """Reads the body, decompressed, and holds it. Raises RefusedBodyError, and ValidationError for what is no gzip."""
     encoding = request.headers.get("content-encoding", "identity").lower()
@@ -71,10 +79,10 @@ async def read_body(request: Request, held: HeldBodies, body: bytearray) -> None
     begun, received = asyncio.get_running_loop().time(), 0
     held.reading += 1
     try:
-        async with asyncio.timeout_at(begun + GRACE_S) as limit:
+        async with asyncio.timeout_at(begun + held.grace_s) as limit:
             async for sent in request.stream():
                 received += len(sent)
-                limit.reschedule(begun + GRACE_S + received / LEAST_BYTES_PER_S)
+                limit.reschedule(begun + held.grace_s + received / held.least_bytes_per_s)
                 chunk = sent if unpack is None else _unpacked(unpack, sent, held.most - len(body) + 1)
                 held.check(len(body), len(chunk))
                 body += chunk

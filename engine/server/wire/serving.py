@@ -6,49 +6,21 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from icecore.engine.common.fork_safety import Lock
 from icecore.engine.log.reports.client_reports import ClientReports
+from icecore.engine.repository.assembly import CACHE_FOLDER
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.feed.log_feed import LogFeed
 from icecore.engine.server.feed.report_keeper import ReportKeeper
 from icecore.engine.server.planning.held_plans import HeldPlans
+from icecore.engine.server.server_settings import ServerSettings
 from icecore.engine.server.wire.quick_loads import QuickLoads
 from icecore.engine.server.wire.request_body import HeldBodies
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog import Catalog
-
-DEFAULT_PORT = 8181
-
-
-@frozen
-class ServerSettings:
-    """The settings of a server: limits, and what it tells clients.
-
-    `most_body_bytes` is the longest request, after decompression, `most_bodies_bytes` what all may have that are not
-    answered yet, and `most_connections` their number, where the process may open so many files; `plans_scans` tells
-    clients to have scans planned here (`scan-planning-mode`). `readers` is the number of threads that answer what
-    changes nothing, `writers` of those that commit, in groups with one COMMIT where several wait. `kept_bytes` is what
-    answers may take that are kept in memory, `plan_files` the number of files of a plan that are answered at once.
-    `most_followers` is the number of clients that may follow the log at a time, who hear something each `heartbeat_s`
-    seconds. `asks_for_tokens` says whether clients must show a token, by default where the warehouse has any. With
-    `makes_namespaces` what is created in a namespace that is missing makes it too, where the document has 404.
-    """
-
-    most_body_bytes: int = 32 * 2**20
-    most_bodies_bytes: int = 256 * 2**20
-    most_connections: int = 4_096
-    plans_scans: bool = False
-    readers: int = 4
-    writers: int = 8
-    asks_for_tokens: bool | None = None
-    makes_namespaces: bool = False
-    kept_bytes: int = 256 * 2**20
-    plan_files: int = 20_000
-    most_followers: int = 1_000
-    heartbeat_s: float = 15
 
 
 @define(eq=False)
@@ -93,7 +65,7 @@ class Serving:
     kept: KeptAnswers = field(init=False)
     quick: QuickLoads = field(init=False)
     tokens: AccessTokens = field(init=False)
-    plans: HeldPlans = field(init=False, factory=HeldPlans)
+    plans: HeldPlans = field(init=False)
     bodies: HeldBodies = field(init=False)
     feed: LogFeed = field(init=False)
     reports: ReportKeeper = field(init=False)
@@ -103,7 +75,9 @@ class Serving:
         store = self.catalog._warehouse.store
         self.quick = QuickLoads(store, self.catalog.name, self.settings.kept_bytes, lambda: self.asks_for_tokens)
         self.tokens = AccessTokens(store)
-        self.bodies = HeldBodies(self.settings.most_body_bytes, self.settings.most_bodies_bytes)
+        told = self.settings
+        self.plans = HeldPlans(self.catalog.path / CACHE_FOLDER / "plans")
+        self.bodies = HeldBodies(told.most_body_bytes, told.most_bodies_bytes, told.body_s, told.body_rate)
         self.reports = ReportKeeper(ClientReports(store.path))
         self.feed = LogFeed(store, self.settings.heartbeat_s, self.settings.most_followers)
 

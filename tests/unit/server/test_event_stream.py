@@ -16,7 +16,7 @@ import icecore
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant
 from icecore.engine.server.feed.log_feed import LogFeed
-from icecore.engine.server.wire.serving import ServerSettings
+from icecore.engine.server.server_settings import ServerSettings
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from rest_client import SCHEMA, RestClient, make_table, served
 
 import icecore
 from icecore.engine.server.application import OPERATIONS
-from icecore.engine.server.wire.serving import ServerSettings
+from icecore.engine.server.server_settings import ServerSettings
 
 
 def test_configuration_lists_what_is_served(rest: RestClient) -> None:

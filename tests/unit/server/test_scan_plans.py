@@ -12,7 +12,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from rest_client import RestClient, make_table, served
 
 import icecore
-from icecore.engine.server.wire.serving import ServerSettings
+from icecore.engine.server.server_settings import ServerSettings
 
 PLAN = "/v1/namespaces/ns/tables/t/plan"
 TASKS = "/v1/namespaces/ns/tables/t/tasks"

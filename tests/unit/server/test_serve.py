@@ -32,7 +32,7 @@ def is_listening(port: int) -> bool:
 def test_a_server_answers_from_its_first_word_to_its_last(tmp_path: Path) -> None:
     with icecore.open(tmp_path / "w") as catalog:
         catalog.create_namespace("ns")
-    command = [*COMMAND, "--warehouse", str(tmp_path / "w"), "serve", "--port", "0"]
+    command = [*COMMAND, "--warehouse", str(tmp_path / "w"), "serve", "--port", "0", "--most-body-bytes", "500"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         rest = RestClient(int(server.stdout.readline().rsplit(":", 1)[1]))
@@ -41,6 +41,7 @@ def test_a_server_answers_from_its_first_word_to_its_last(tmp_path: Path) -> Non
         def commit(n: int) -> None:
             replies.append(rest.post("/v1/namespaces/ns/properties", {"updates": {f"k{n}": "v"}}))
 
+        assert rest.post("/v1/namespaces", {"namespace": ["x" * 600]}).status == 413
         commit(0)
         threads = [threading.Thread(target=commit, args=(n,)) for n in range(1, 9)]
         for thread in threads:

@@ -9,9 +9,10 @@ import pytest
 from rest_client import RestClient, served
 
 import icecore
+from icecore.engine.server.auth.access_tokens import AccessTokens
+from icecore.engine.server.auth.grants import Grant
 from icecore.engine.server.listening import guarded_connection
-from icecore.engine.server.wire import request_body
-from icecore.engine.server.wire.serving import ServerSettings
+from icecore.engine.server.server_settings import ServerSettings
 
 
 def connected(rest: RestClient, sent: bytes = b"") -> socket.socket:
@@ -43,15 +44,25 @@ def test_what_comes_too_slowly_or_is_too_much_together_is_refused(
     """A request's head, its body, and bodies while others are held; small ones are taken even then."""
     head = b"POST /v1/namespaces HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 900000\r\n\r\n"
     monkeypatch.setattr(guarded_connection, "LINGER_S", 0.05)
-    with served(catalog, ServerSettings(most_bodies_bytes=0)) as rest:
-        with connected(rest, head + b" " * 90_000) as large:
-            assert ending(large).startswith(b"HTTP/1.1 429 ")
-            assert rest.post("/v1/namespaces", {"namespace": ["ns"]}).status == 200
-        monkeypatch.setattr(guarded_connection, "HEAD_S", 0.05)
-        monkeypatch.setattr(request_body, "GRACE_S", 0.05)
-        with connected(rest, b"GET /v1") as slow, connected(rest, head) as slow_body:
-            assert ending(slow) == b""
-            assert ending(slow_body).startswith(b"HTTP/1.1 408 ")
+    with served(catalog, ServerSettings(most_bodies_bytes=0)) as rest, connected(rest, head + b" " * 90_000) as large:
+        assert ending(large).startswith(b"HTTP/1.1 429 ")
+        assert rest.post("/v1/namespaces", {"namespace": ["ns"]}).status == 200
+    hurried = ServerSettings(head_s=0.05, body_s=0.05)
+    with served(catalog, hurried) as rest, connected(rest, b"GET /v1") as slow, connected(rest, head) as slow_body:
+        assert ending(slow) == b""
+        assert ending(slow_body).startswith(b"HTTP/1.1 408 ")
+
+
+def test_of_who_may_not_ask_no_body_is_read(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a token, with one that does not grant it, and for a page of another site; none of it is ever sent."""
+    monkeypatch.setattr(guarded_connection, "LINGER_S", 0.05)
+    secret = AccessTokens(catalog._warehouse.store).create("ann", [Grant.parse("read:ns")])[1]
+    shown = f"authorization: Bearer {secret}\r\n"
+    with served(catalog) as rest:
+        for sent, status in (("", 401), (shown, 403), (shown + "origin: http://other\r\n", 403)):
+            head = f"POST /v1/namespaces/ns/tables HTTP/1.1\r\nhost: 127.0.0.1\r\n{sent}content-length: 9\r\n\r\n"
+            with connected(rest, head.encode()) as silent:
+                assert ending(silent).startswith(f"HTTP/1.1 {status} ".encode())
 
 
 def test_a_request_that_is_cut_off_is_no_failure_of_the_server(

@@ -20,8 +20,8 @@ from icecore.engine.server.auth import access_tokens
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant, Level, is_allowed
 from icecore.engine.server.serve import serve
+from icecore.engine.server.server_settings import ServerSettings
 from icecore.engine.server.wire import quick_loads
-from icecore.engine.server.wire.serving import ServerSettings
 
 T = "/v1/namespaces/sales%1Forders/tables/t"
 

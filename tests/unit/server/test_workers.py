@@ -69,10 +69,15 @@ def test_workers_are_as_one_server(tmp_path: Path) -> None:
             assert rest.get(TABLE, if_none_match=etag).status == 304
             made = rest.post(TABLE, change, idempotency_key=key)
             plan = rest.post(f"{TABLE}/plan", {}).json
+            values = [n * 2654435761 % 2**40 for n in range(2000)]
+            long = rest.post(f"{TABLE}/plan", {"filter": {"type": "in", "term": "id", "values": values}}).json
         with only(one, pair):
             assert rest.get(TABLE, if_none_match=etag).json["metadata"]["properties"]["k"] == "1"
             assert rest.post(TABLE, change, idempotency_key=key).json == made.json
             assert rest.get(f"{TABLE}/plan/{plan['plan-id']}").json == plan
+            path = f"{TABLE}/plan/{long['plan-id']}"
+            assert rest.get(path).json == long and rest.ask("DELETE", path).status == 204
+            assert rest.get(path).status == 404
             assert rest.post(TABLE, {**change, "updates": [], "x": 1}, idempotency_key=key).status in (400, 409, 422)
         os.kill(one, signal.SIGKILL)
         while not (new := workers_of(server.pid) - pair):
