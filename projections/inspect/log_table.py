@@ -56,6 +56,14 @@ def log_table(store: EventStore, events: Iterable[Event], limit: int | None = No
     return pa.Table.from_pylist(rows, schema=LOG_SCHEMA)
 
 
+def log_lines(store: EventStore, events: Iterable[Event]) -> Iterator[tuple[Event, str | None, str]]:
+    """The events with the names of what they are about and their changes, as rows of `log_table` have them."""
+    names = _Names(store)
+    for event in events:
+        payload = event.payload
+        yield event, _name(event, payload, names), "; ".join(describe_changes(event.kind, payload))
+
+
 class _Names:
     """The name of each table at a position."""
 
@@ -82,13 +90,17 @@ def _rows(events: Iterable[Event], names: _Names) -> Iterator[dict[str, Any]]:
         yield {
             **{name: row[name] for name in LOG_SCHEMA.names if name in row},
             "recorded_at": event.recorded_at_ms,
-            "name": names.at(event.stream, event.position) or _named(event.kind, payload),
+            "name": _name(event, payload, names),
             "operation": summary.get("operation"),
             "snapshot_id": _signed(last.get("snapshot-id")),
             "branch": refs[-1] if refs and snapshots else None,
             "changes": "; ".join(describe_changes(event.kind, payload)),
             "summary": list(summary.items()),
         }
+
+
+def _name(event: Event, payload: Mapping[str, Any], names: _Names) -> str | None:
+    return names.at(event.stream, event.position) or _named(event.kind, payload)
 
 
 def _named(kind: str, payload: Mapping[str, Any]) -> str | None:

@@ -26,7 +26,12 @@ def element(name: str, /, *children: str | Markup, **attributes: str | float | N
 def joined(children: object) -> Markup:
     """The markup of several children."""
     assert isinstance(children, (list, tuple)), "children are told one by one"
-    return Markup("".join(c if isinstance(c, Markup) else escape(printable(str(c))) for c in children))
+    return Markup("".join([markup_of(c) for c in children]))
+
+
+def markup_of(child: object) -> str:
+    """Markup as it is, and all else as text."""
+    return child if isinstance(child, Markup) else escape(printable(str(child)))
 
 
 def _attribute(name: str) -> str:

@@ -12,7 +12,7 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.path_names import SEPARATOR
-from icecore.projections.report.html_elements import Markup, element, joined
+from icecore.projections.report.html_elements import Markup, element, markup_of
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -90,7 +90,7 @@ def grid(label: str, columns: Sequence[str], rows: Sequence[Sequence[str | Marku
 def lines(label: str, columns: Sequence[str], rows: Sequence[Sequence[str | Markup]], name: str, **more: str) -> Markup:
     """A table of any number of rows, which is as wide as the page. What is out of sight is not laid out."""
     parts = (rows[i : i + _ROWS] for i in range(0, max(len(rows), 1), _ROWS))
-    bodies = (element("tbody", *(element("tr", *map(_plain_cell, r)) for r in part)) for part in parts)
+    bodies = (Markup(f"<tbody>{''.join(map(_plain_row, part))}</tbody>") for part in parts)
     return element("table", _head(columns), *bodies, id=name, class_="lines", aria_label=label, **more)
 
 
@@ -101,8 +101,8 @@ def _head(columns: Sequence[str]) -> Markup:
     return element("thead", element("tr", *(element("th", c, scope="col") for c in columns)))
 
 
-def _plain_cell(content: str | Markup) -> Markup:
-    return Markup(f"<td>{joined((content,))}</td>")
+def _plain_row(row: Sequence[str | Markup]) -> str:
+    return f"<tr><td>{'</td><td>'.join([markup_of(content) for content in row])}</td></tr>"
 
 
 def _cells(row: Sequence[str | Markup], names: Sequence[str | None]) -> Iterator[Markup]:

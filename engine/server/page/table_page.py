@@ -18,11 +18,11 @@ from icecore.projections.report.report_page import report_parts
 def table_page(call: Call) -> Answer:
     """The report of a table: commits, growth, files, partitions, delete debt, snapshots, findings; and its parts.
 
-    Rules that compare tables name others, so their findings are for who may read all.
+    Findings are those of the rules of one table; the others are on their own page.
     """
     name = call.table
     table = call.catalog.load_table(name)
-    own = None if call.may_read(()) else [r.id for r in audit_rules(call.catalog) if r.scope is Scope.TABLE]
+    own = [r.id for r in audit_rules(call.catalog) if r.scope is Scope.TABLE]
     found = audit(call.catalog, tables=[name], rules=own)
     parts = report_parts(reported_tables(call.catalog, name), found)
     path = table_path(name)

@@ -108,4 +108,4 @@ def test_a_token_is_the_password_of_a_browser(rest: RestClient, evil: icecore.Ca
         assert page(some, path) == (403, False), path
     for path in ("/tables", "/tables/ns/inside", *PATHS[-3:]):
         assert page(some, path) == (200, False), path
-    assert page(every, "/tables/ns/inside") == (200, True)
+    assert (page(every, "/tables/ns/inside"), page(every, "/findings")) == ((200, False), (200, True))

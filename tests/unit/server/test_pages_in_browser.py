@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
 import pytest
 from rest_client import RestClient, served
 
 import icecore
 from icecore.engine.evolution.schema_text import parse_schema
+from icecore.engine.server.page import log_page
+from icecore.projections.inspect.log_table import log_lines
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -145,10 +146,10 @@ def test_ten_thousand_events_are_drawn_and_filtered(
 ) -> None:
     from playwright.sync_api import expect
 
-    log = lake.log()
-    needle = log.num_rows - 1
-    many = pa.concat_tables([*[log.slice(0, 1)] * 9_999, log.slice(needle)])
-    monkeypatch.setattr(lake, "log", lambda **_: many)
+    store = lake._warehouse.store
+    first, *_, last = log_lines(store, store.events())
+    needle = last[0].position - 1
+    monkeypatch.setattr(log_page, "log_lines", lambda *_: [*[first] * 9_999, last])
     with _page(browser, rest, 400, "light") as page:
         page.goto(rest.uri)
         page.keyboard.press("/")
