@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 import zlib
@@ -52,11 +53,15 @@ def make_archive() -> None:
     if archive is None or archive.exists() or not java_available():
         return
     made = archive.with_name(f"{archive.name}.{os.getpid()}")
-    os.environ["SPARK_LAUNCHER_OPTS"] = _SHORT_RUN
-    os.environ["SPARK_SUBMIT_OPTS"] = f"{_SHORT_RUN} {_ROOM} {_TRUST} {_QUIET} -XX:ArchiveClassesAtExit={made}"
+    options = f"{_SHORT_RUN} {_ROOM} {_TRUST} {_QUIET} -XX:ArchiveClassesAtExit={made}"
+    env = {**os.environ, "SPARK_LAUNCHER_OPTS": _SHORT_RUN, "SPARK_SUBMIT_OPTS": options}
     try:
+        # What Java says of its modules, and bindings of threads that never end, is of interest where something fails.
         with tempfile.TemporaryDirectory() as folder:
-            _run_spark(Path(folder))
+            command = [sys.executable, __file__, folder]
+            done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(done.stdout + done.stderr)
         if made.exists():
             made.replace(archive)
     finally:
@@ -113,4 +118,4 @@ def _run_spark(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    make_archive()
+    _run_spark(Path(sys.argv[1])) if sys.argv[1:] else make_archive()
