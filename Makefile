@@ -52,7 +52,8 @@ fault: $(TOOLS)
 
 fuzz: $(TOOLS)
 	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS) --seed $(DICE) $(FUZZ)
-	$(BIN)/python -m pytest tests/property --hypothesis-profile "new each time" --hypothesis-seed $(DICE)
+	$(BIN)/python -m pytest tests/property $$(grep -rl 'budgets import examples' tests/unit --include='test_*.py') \
+		--hypothesis-profile "new each time" --hypothesis-seed $(DICE)
 
 # The newest releases of the clients that speak to REST catalogs are for older ones of DuckDB and Spark than ours.
 interop: $(TOOLS) $(VENV)/clients
