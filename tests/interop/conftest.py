@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -51,6 +52,23 @@ def either_way(spark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     spark.conf.unset(key)
 
 
+CONNECT_CLIENT = """
+import json
+import os
+import sys
+import traceback
+
+for line in sys.stdin:
+    script, sys.argv[1:], folder = json.loads(line)
+    os.chdir(folder)
+    try:
+        exec(compile(script, "script", "exec"), {"__name__": "__main__"})
+    except BaseException:
+        traceback.print_exc(file=sys.stdout)
+    print("ended", flush=True)
+"""
+
+
 @pytest.fixture(scope="session")
 def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The variables by which clients find one Spark Connect server, on a port that was free and without settings."""
@@ -71,14 +89,33 @@ def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
     server.communicate(timeout=600)
 
 
+@pytest.fixture(scope="session")
+def connect_client(
+    connect_server: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[subprocess.Popen[str]]:
+    """One process for all scripts, since a process has Connect sessions or classic ones; it ends by itself."""
+    errors, pipe = tmp_path_factory.mktemp("client") / "errors", subprocess.PIPE
+    command, env = [sys.executable, "-c", CONNECT_CLIENT], {**os.environ, **connect_server}
+    with errors.open("w") as file:
+        client = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=file, env=env, text=True)
+    yield client
+    # A session that was never stopped keeps no Python from ending.
+    client.communicate(timeout=600)
+    assert client.returncode == 0, errors.read_text()
+
+
 @pytest.fixture
-def over_connect(connect_server: dict[str, str], tmp_path: Path) -> Callable[..., None]:
-    """Runs a script, which says `done` at its end, in a process of its own: it has Connect sessions or classic ones."""
+def over_connect(connect_client: subprocess.Popen[str], tmp_path: Path) -> Callable[..., None]:
+    """Runs a script, which says `done` at its end, in a folder of its own."""
 
     def run(script: str, *arguments: object) -> None:
-        command = [sys.executable, "-c", script, *map(str, arguments)]
-        env = {**os.environ, **connect_server}
-        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
-        assert "done" in done.stdout.splitlines(), done.stdout + done.stderr[-3000:]
+        assert connect_client.stdin is not None and connect_client.stdout is not None
+        print(json.dumps([script, [str(a) for a in arguments], str(tmp_path)]), file=connect_client.stdin, flush=True)
+        said = []
+        for line in connect_client.stdout:
+            if line == "ended\n":
+                break
+            said.append(line.strip())
+        assert "done" in said, "\n".join(said)
 
     return run

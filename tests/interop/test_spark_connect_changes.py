@@ -82,7 +82,6 @@ for i in (1, 2):
 result = merged.spark.rewrite_position_delete_files()
 assert result.added_delete_files and max(len(t.delete_files) for t in merged.scan().plan_files()) == 1, result
 assert set(rows_of(merged)) == {i for i in range(30) if i % 10 not in (1, 2)}
-# Nor does it keep Python from ending that the session is never stopped.
 print("done")
 """
 
