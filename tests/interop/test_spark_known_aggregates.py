@@ -126,10 +126,8 @@ def test_what_metadata_tells_is_not_read(spark: Any) -> None:
 @pytest.mark.usefixtures("lake")
 def test_what_it_does_not_tell_is_read(spark: Any) -> None:
     """Parts of files, floats, fields of structs, groups, and whatever else."""
-    for query in READ:
-        compared(spark, query, "whole")
-    for query in READ[:8]:
-        assert not compared(spark, query, "whole"), query
+    told = [query for query in READ if compared(spark, query, "whole")]
+    assert not set(told) & set(READ[:8])
 
 
 @pytest.mark.usefixtures("lake")

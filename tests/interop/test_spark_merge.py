@@ -88,18 +88,20 @@ CLAUSES: dict[str, list[tuple[Callable[[Any], Any], Pair, Change]]] = {
 
 # By version: draws in which every clause acts, and every update changes its row.
 SEEDS = {2: 3688, 3: 5636}
-# The kinds of clauses of one merge after another. How rows are deleted is nothing to the joins that find them, so those
-# for the lone rows of one side are made in one mode each.
+# The kinds of clauses of one merge after another. How rows are deleted, and whether they have ids, is nothing to the
+# joins that find them: those for the lone rows of one side are made once each, and one merge by all kinds in each way.
 STEPS = {
-    "copy-on-write": [["matched", "not matched"], ["matched", "not matched", "by source"], ["not matched"]],
-    "merge-on-read": [["by source"], ["matched", "not matched", "by source"]],
+    (2, "copy-on-write"): [["matched", "not matched"], ["matched", "not matched", "by source"], ["not matched"]],
+    (3, "merge-on-read"): [["by source"], ["matched", "not matched", "by source"]],
+    (2, "merge-on-read"): [["matched", "not matched", "by source"]],
+    (3, "copy-on-write"): [["matched", "not matched", "by source"]],
 }
 
 
 def drawn_steps(version: int, mode: str) -> list[tuple[list[Row], dict[str, list[Any]]]]:
     """The source and the clauses of each merge, always the same ones."""
     numbers, out = random.Random(SEEDS[version]), []
-    for step, kinds in enumerate(STEPS[mode]):
+    for step, kinds in enumerate(STEPS[version, mode]):
         ids = [*numbers.sample(range(40), 8), 100 + step]
         source = [source_row(i, numbers.choice("DUX")) for i in ids]
         chosen = {
@@ -128,7 +130,7 @@ def merged(
     return {r["id"]: r for r in out if r is not None}
 
 
-@pytest.mark.parametrize(("version", "mode"), KINDS)
+@pytest.mark.parametrize(("version", "mode"), [kind for kind, steps in STEPS.items() if len(steps) > 1])
 def test_every_clause_acts_in_the_merges_that_are_made(version: int, mode: str) -> None:
     acted: list[Any] = []
     model = {i: row(i) for i in range(30)}

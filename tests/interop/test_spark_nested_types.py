@@ -101,7 +101,9 @@ def test_what_spark_is_shown_can_be_appended(spark: Any, catalog: icecore.Catalo
     """Each type in each shape, partitioned and sorted: the rows come back as they were."""
     columns = []
     arrays: list[list[Any]] = []
-    for shape, (name, (of, leaf)) in itertools.product(SHAPES, LEAVES.items()):
+    # What Spark is shown is made of rows, whatever file they came from.
+    shapes = SHAPES if file_format == "parquet" else SHAPES[:: len(SHAPES) // 3]
+    for shape, (name, (of, leaf)) in itertools.product(shapes, LEAVES.items()):
         made = of
         for outer in reversed(shape):
             made = outer(made)

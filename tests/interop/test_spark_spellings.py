@@ -59,6 +59,7 @@ OTHERWISE = [
         "at": "TIMESTAMP '2024-07-01 05:00:00-07:00'",
     },
 ]
+FIRST = "1L AS id"
 CHANGED = {"u": f"'{UUID[:-1]}B'", "ds": "array(CAST(1.6 AS DECIMAL(20, 5)), NULL)", "xs": "array(0.1F, 0F)"}
 
 
@@ -70,46 +71,49 @@ def berlin(spark: Any) -> Iterator[Any]:
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def of(spark: Any, values: dict[str, str], key: str = "1L AS id", rows: str = "range(1)") -> Any:
-    return spark.sql(f"SELECT {key}, {', '.join(f'{v} AS {name}' for name, v in values.items())} FROM {rows}")
+def of(spark: Any, values: dict[str, str], *key: str, rows: str = "range(1)") -> Any:
+    columns = [*key, *(f"{v} AS {name}" for name, v in values.items())]
+    return spark.sql(f"SELECT {', '.join(columns)} FROM {rows}")
 
 
 def test_values_that_are_spelled_otherwise_are_no_change(berlin: Any, catalog: icecore.Catalog) -> None:
     """Uuids in capitals, without hyphens and as bytes; decimals of another scale, times in another zone."""
     table = catalog.create_table("ns.t", SCHEMA)
-    table.append(of(berlin, VALUES))
+    table.append(of(berlin, VALUES, FIRST))
     for other in OTHERWISE:
-        assert table.spark.upsert(of(berlin, VALUES | other), ["id"]).rows_updated == 0
-    table.append(of(berlin, VALUES, "2L + id AS id", "range(2)"))
+        assert table.spark.upsert(of(berlin, VALUES | other, FIRST), ["id"]).rows_updated == 0
+    table.append(of(berlin, VALUES, "2L + id AS id", rows="range(2)"))
     rows = [of(berlin, VALUES | {name: CHANGED[name]}, f"{i}L AS id") for i, name in enumerate(CHANGED, 1)]
     assert table.spark.upsert(rows[0].unionAll(rows[1]).unionAll(rows[2]), ["id"]).rows_updated == 3
     with pytest.raises(ValidationError, match="without loss"):
-        table.spark.upsert(of(berlin, VALUES | {"st": "named_struct('d', 1.501BD, 'x', 0.1D)"}), ["id"])
+        table.spark.upsert(of(berlin, VALUES | {"st": "named_struct('d', 1.501BD, 'x', 0.1D)"}, FIRST), ["id"])
 
 
+UUID_KEY = ("u", pa.uuid(), f"'{UUID}'", [*(f"'{u}'" for u in UUIDS), f"X'{UUIDS[1]}'"])
+STRUCT = f"named_struct('u', '{UUIDS[0]}')"
 KEYS = [
-    ("u", pa.uuid(), f"'{UUID}'", [*(f"'{u}'" for u in UUIDS), f"X'{UUIDS[1]}'"]),
     ("x", pa.float32(), "0.1F", ["0.1D", "0.1BD"]),
     ("at", pa.timestamp("us", "UTC"), VALUES["at"], ["TIMESTAMP_NTZ '2024-07-01 14:00:00'"]),
     ("d", pa.decimal128(9, 2), "1.5BD", ["CAST(1.5 AS DECIMAL(20, 5))"]),
-    ("st", pa.struct([("u", pa.uuid())]), f"named_struct('u', '{UUID}')", [f"named_struct('u', '{UUIDS[0]}')"]),
+    ("st", pa.struct([("u", pa.uuid())]), f"named_struct('u', '{UUID}')", [STRUCT]),
 ]
 
 
-@pytest.mark.parametrize(("name", "of_type", "value", "others"), KEYS, ids=[k[0] for k in KEYS])
-def test_keys_that_are_spelled_otherwise_match(
-    berlin: Any, catalog: icecore.Catalog, name: str, of_type: pa.DataType, value: str, others: list[str]
-) -> None:
+@pytest.mark.parametrize("keys", [[UUID_KEY], KEYS], ids=["a uuid", "several"])
+def test_keys_that_are_spelled_otherwise_match(berlin: Any, catalog: icecore.Catalog, keys: Any) -> None:
     """No row is inserted a second time, and two spellings are one key of a source."""
-    table = catalog.create_table("ns.t", pa.schema([(name, of_type), ("v", pa.int64())]))
-    table.append(of(berlin, {"v": "0L"}, f"{value} AS {name}"))
-    for i, other in enumerate(others, 1):
-        result = table.spark.upsert(of(berlin, {"v": f"{i}L"}, f"{other} AS {name}"), [name])
-        assert (result.rows_updated, result.rows_inserted) == (1, 0), other
-    if name == "u":
-        merge = table.spark.merge(of(berlin, {"v": "9L"}, f"{others[0]} AS u"), ["u"])
+    names = [key[0] for key in keys]
+    table = catalog.create_table("ns.t", pa.schema([*((key[0], key[1]) for key in keys), ("v", pa.int64())]))
+    table.append(of(berlin, {**{name: value for name, _, value, _ in keys}, "v": "0L"}))
+    for i in range(max(len(key[3]) for key in keys)):
+        otherwise = {name: others[i % len(others)] for name, _, _, others in keys}
+        result = table.spark.upsert(of(berlin, {**otherwise, "v": f"{i + 1}L"}), names)
+        assert (result.rows_updated, result.rows_inserted) == (1, 0), otherwise
+    if names == ["u"]:
+        value, others = keys[0][2:]
+        merge = table.spark.merge(of(berlin, {"u": others[0], "v": "9L"}), ["u"])
         assert merge.when_not_matched_insert_all().commit().rows_inserted == 0
-        twice = of(berlin, {"v": "1L"}, f"{value} AS u").unionAll(of(berlin, {"v": "2L"}, f"{others[0]} AS u"))
+        twice = of(berlin, {"u": value, "v": "1L"}).unionAll(of(berlin, {"u": others[0], "v": "2L"}))
         with pytest.raises(ValidationError, match="more than once"):
             table.spark.upsert(twice, ["u"])
     assert table.refresh().scan().count() == 1

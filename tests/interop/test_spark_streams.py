@@ -59,17 +59,28 @@ def ids(table: icecore.Table) -> list[int]:
 
 
 def test_from_table_to_table(spark: Any, warehouse: Path, tmp_path: Path, source: Any, sink: icecore.Table) -> None:
-    """In micro-batches of one file; a second run from the checkpoint goes on where the first one ended."""
+    """In micro-batches of one file; a second run from the checkpoint goes on where the first one ended.
+
+    A batch that comes again, as after a crash between the commit and Spark's note of it, is committed once: the note
+    is gone, the files are written again.
+    """
     rows = reading(spark, warehouse, max_files_per_micro_batch=1)
     query = run(rows.where("name = 'odd'"), warehouse, tmp_path / "c", message="odd ones")
     assert ids(sink) == [1, 3, 5]
     summaries = [s.summary or {} for s in sink.snapshots()]
     assert [s["spark.sql.streaming.epochId"] for s in summaries] == ["0", "1", "2"]
     assert {s["spark.sql.streaming.queryId"] for s in summaries} == {query.id}
+    notes = list((tmp_path / "c" / "commits").glob("*2*"))
+    assert notes
+    for note in notes:
+        note.unlink()
     append(source, 3)
     source.rewrite_data_files(options={"rewrite-all": "true"})
     run(rows.where("name = 'odd'"), warehouse, tmp_path / "c")
     assert ids(sink) == [1, 3, 5, 7]
+    assert len(sink.snapshots()) == 4
+    written = {str(p) for p in Path(sink.location().removeprefix("file://")).rglob("*.parquet")}
+    assert written == {t.file.file_path.removeprefix("file://") for t in sink.scan().plan_files()}
     # With another checkpoint it is another query, which begins anew: with the files of the oldest snapshot.
     run(rows.where("name = 'odd'"), warehouse, tmp_path / "d")
     assert ids(sink) == [1, 1, 3, 3, 5, 5, 7, 7]
@@ -98,22 +109,6 @@ def test_changes_that_are_no_appends_end_a_stream(
     skipping = {"streaming_skip_overwrite_snapshots": "true"}
     run(reading(spark, warehouse, **skipping), warehouse, tmp_path / "d")
     assert ids(sink) == list(range(6))
-
-
-def test_a_batch_that_comes_again_is_committed_once(
-    spark: Any, warehouse: Path, tmp_path: Path, source: icecore.Table, sink: icecore.Table
-) -> None:
-    """As after a crash between the commit and Spark's note of it: the note is gone, the files are written again."""
-    checkpoint = tmp_path / "c"
-    run(reading(spark, warehouse, max_files_per_micro_batch=1), warehouse, checkpoint)
-    for note in (checkpoint / "commits").glob("*2*"):
-        note.unlink()
-    append(source, 3)
-    run(reading(spark, warehouse, max_files_per_micro_batch=1), warehouse, checkpoint)
-    assert ids(sink) == list(range(8))
-    assert len(sink.snapshots()) == 4
-    written = {str(p) for p in Path(sink.location().removeprefix("file://")).rglob("*.parquet")}
-    assert written == {t.file.file_path.removeprefix("file://") for t in sink.scan().plan_files()}
 
 
 def test_a_commit_that_is_killed_once_it_is_made(

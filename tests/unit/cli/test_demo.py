@@ -135,7 +135,6 @@ def test_a_sample_with_spark(
     assert counts and counts[1] == counts[2] != "0"
     with icecore.open(tmp_path / "w", read_only=True) as catalog:
         assert catalog.load_table(story.FLIGHTS).scan().count() == 3000
-    check_with_pyiceberg(tmp_path / "w")
 
 
 def check_with_pyiceberg(warehouse: Path) -> None:
