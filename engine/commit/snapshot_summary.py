@@ -43,6 +43,12 @@ def _counted(entries: pa.Table | None, verb: str) -> dict[str, int]:
     added = verb == "added"
     # Only these columns: each filter copies the maps of metrics too.
     entries, content = entries.select(_COUNTED), entries["content"]
+    if pc.all(pc.equal(content, int(DataFileContent.DATA))).as_py():
+        return {
+            f"{'added' if added else 'deleted'}-data-files": entries.num_rows,
+            f"{'added' if added else 'deleted'}-records": _sum(entries, "record_count"),
+            f"{verb}-files-size": _sum(entries, "file_size_in_bytes"),
+        }
     data = entries.filter(pc.equal(content, int(DataFileContent.DATA)))
     positions = entries.filter(pc.equal(content, int(DataFileContent.POSITION_DELETES)))
     equality = entries.filter(pc.equal(content, int(DataFileContent.EQUALITY_DELETES)))

@@ -39,6 +39,7 @@ DEFAULT_FORMAT_VERSION = 2
 _SNAPSHOTS_OF_V1: JoinedJson[Snapshot] = JoinedJson(lambda s: s.to_json(False))
 _SNAPSHOTS: JoinedJson[Snapshot] = JoinedJson(lambda s: s.to_json(True))
 _SNAPSHOT_LOGS: JoinedJson[SnapshotLogEntry] = JoinedJson(lambda e: e.json)
+_METADATA_LOGS: JoinedJson[MetadataLogEntry] = JoinedJson(lambda e: e.json)
 
 
 @define(frozen=True, slots=False)
@@ -231,7 +232,8 @@ class TableMetadata:
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of a metadata file, in the version's own form (MD8)."""
         snapshots = [s.to_dict(self.format_version) for s in self.snapshots]
-        return self._to_dict(snapshots, [e.to_dict() for e in self.snapshot_log])
+        logs = [e.to_dict() for e in self.snapshot_log], [e.to_dict() for e in self.metadata_log]
+        return self._to_dict(snapshots, *logs)
 
     def to_json(self) -> bytes:
         """The bytes of a metadata file, uncompressed; the same value gives the same bytes.
@@ -243,12 +245,13 @@ class TableMetadata:
             joined = _SNAPSHOTS_OF_V1 if self.format_version == 1 else _SNAPSHOTS
             snapshots = joined.of(self.table_uuid, self.snapshots)
             snapshot_log = _SNAPSHOT_LOGS.of(self.table_uuid, self.snapshot_log)
-            return orjson.dumps(self._to_dict(orjson.Fragment(snapshots), orjson.Fragment(snapshot_log)))
+            metadata_log = _METADATA_LOGS.of(self.table_uuid, self.metadata_log)
+            return orjson.dumps(self._to_dict(*map(orjson.Fragment, (snapshots, snapshot_log, metadata_log))))
         except orjson.JSONEncodeError as e:
             raise ValidationError(f"{WHERE} can't be written as JSON: {e}") from e
 
-    def _to_dict(self, snapshots: Any, snapshot_log: Any) -> dict[str, Any]:
-        """The object, around its two lists that may be in JSON already."""
+    def _to_dict(self, snapshots: Any, snapshot_log: Any, metadata_log: Any) -> dict[str, Any]:
+        """The object, around its three lists that may be in JSON already."""
         v = self.format_version
         out: dict[str, Any] = {"format-version": v}
         if self.table_uuid is not None:
@@ -283,5 +286,5 @@ class TableMetadata:
         out["statistics"] = [s.to_dict() for s in self.statistics]
         out["partition-statistics"] = [s.to_dict() for s in self.partition_statistics]
         out["snapshot-log"] = snapshot_log
-        out["metadata-log"] = [e.to_dict() for e in self.metadata_log]
+        out["metadata-log"] = metadata_log
         return out | dict(self.extra)

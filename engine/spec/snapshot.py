@@ -234,6 +234,11 @@ class MetadataLogEntry:
     def to_dict(self) -> dict[str, Any]:
         return {"timestamp-ms": self.timestamp_ms, "metadata-file": self.metadata_file, **self.extra}
 
+    @cached_property
+    def json(self) -> bytes:
+        """The bytes of its JSON."""
+        return orjson.dumps(self.to_dict())
+
     @classmethod
     def from_dict(cls, obj: Any) -> MetadataLogEntry:
         """The entry of a JSON object. Raises ValidationError where it is none."""
