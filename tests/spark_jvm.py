@@ -57,11 +57,11 @@ def make_archive() -> None:
     env = {**os.environ, "SPARK_LAUNCHER_OPTS": _SHORT_RUN, "SPARK_SUBMIT_OPTS": options}
     try:
         # What Java says of its modules, and bindings of threads that never end, is of interest where something fails.
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as said:
             command = [sys.executable, __file__, folder]
-            done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit(done.stdout + done.stderr)
+            if subprocess.run(command, env=env, stdout=said, stderr=said, check=False).returncode:
+                said.seek(0)
+                sys.exit(said.read())
         if made.exists():
             made.replace(archive)
     finally:
