@@ -89,8 +89,9 @@ def _moved_blob(blob: StoredBlob, mapping: LocationMapping) -> StoredBlob:
 def _new_location(path: str, mapping: LocationMapping) -> str:
     """The location of the new file, without its extension."""
     moved = mapping.resolve(path)
-    name = moved.rpartition(".")[0] or moved
-    return f"{name}-{hashlib.sha256(f'{path}>{moved}'.encode()).hexdigest()[:12]}"
+    folder, _, name = moved.rpartition("/")
+    name = name.rpartition(".")[0] or name
+    return f"{folder}/{name}-{hashlib.sha256(f'{path}>{moved}'.encode()).hexdigest()[:12]}"
 
 
 def _mapped(paths: pa.Array, mapping: LocationMapping) -> pa.Array:

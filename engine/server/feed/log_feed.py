@@ -56,9 +56,12 @@ class FedEvent:
             yield cls(event.position, text, namespace_of(event), names, event.kind == LOG_FORGOTTEN)
 
     def is_inside(self, namespace: Identifier) -> bool:
-        """Whether it is about something in a namespace, or the namespace itself."""
+        """Whether it is about something in a namespace, or the namespace itself; all is in the empty one.
+
+        Purges have no name any more, and what is forgotten is of all tables.
+        """
         inside = (*self.names, *(() if self.namespace is None else (self.namespace,)))
-        return any(name[: len(namespace)] == namespace for name in inside)
+        return not namespace or any(name[: len(namespace)] == namespace for name in inside)
 
 
 @define(eq=False)

@@ -18,6 +18,7 @@ from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.read.file_sources import open_source
 from icecore.engine.data.write.conform import conform
+from icecore.engine.data.write.relocated_deletes import relocated_delete
 from icecore.engine.errors import CorruptFileError, MissingFileError
 from icecore.engine.spec.content_file import DataFileContent
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
@@ -280,3 +281,13 @@ def test_sizes_that_manifests_get_wrong_lose_nothing(tmp_path: Path) -> None:
     deletes = position_deletes(tmp_path / "d.parquet", [(file.file_path, 99)])
     small_file, small_deletes = evolve(file, file_size_in_bytes=10), evolve(deletes, file_size_in_bytes=1)
     assert left(small_file, small_deletes) == list(range(99))
+
+
+def test_a_delete_file_without_an_ending_is_moved_into_its_folder(tmp_path: Path) -> None:
+    """A dot in the folder's name is no ending: the file lay outside of where the table was copied to."""
+    old, new = f"file://{tmp_path}/lake.v1", f"file://{tmp_path}/lake.v2"
+    for name in ("lake.v1", "lake.v2"):
+        (tmp_path / name).mkdir()
+    file = position_deletes(tmp_path / "lake.v1" / "deletes", [(f"{old}/data", 1)])
+    moved = relocated_delete(Storage(), Storage(), file, LocationMapping.of({old: new}))
+    assert moved.file_path.startswith(f"{new}/deletes-") and moved.referenced_data_file == f"{new}/data"

@@ -71,6 +71,17 @@ def test_tables_made_while_the_log_is_followed_have_their_names_from_then_on(cat
     assert [e.names for e in feed._kept] == [(("ns", "t"),)] * 2
 
 
+def test_who_follows_all_gets_what_has_no_name_too(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """Purges and what was forgotten, as in pages."""
+    make_table(rest, properties={"owner": "Jane Doe"})
+    catalog.load_table("ns.t").remove_properties("owner")
+    catalog.drop_table("ns.t", purge=True)
+    catalog.forget_text("Jane Doe")
+    pages = [e["x-icecore-position"] for e in rest.post("/v1/events", {}).json["events"]]
+    with followed(rest, "?after=0") as lines:
+        assert ids(lines, len(pages)) == pages == list(range(1, 7))
+
+
 def test_streams_end_where_they_were_asked_to_and_wrong_positions_are_refused(
     rest: RestClient, catalog: icecore.Catalog
 ) -> None:
