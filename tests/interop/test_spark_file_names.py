@@ -93,3 +93,24 @@ def test_files_of_schemas_that_are_gone(either_way: Any, catalog: icecore.Catalo
 def swap(table: icecore.Table, one: str, other: str) -> None:
     for old, new in ((one, "c"), (other, one), ("c", other)):
         table.update_schema().rename_column(old, new).commit()
+
+
+def test_parts_of_columns_in_files_of_others(either_way: Any, catalog: icecore.Catalog) -> None:
+    """What is asked of a struct, alone or below a list or a map, and whole ones that are shown with other parts."""
+    struct = pa.struct([("x", pa.int64()), ("u", pa.uuid())])
+    columns = pa.schema(
+        [("id", pa.int64()), ("s", struct), ("l", pa.list_(struct)), ("m", pa.map_(pa.string(), struct))]
+    )
+    source, table = (catalog.create_table(f"ns.{name}", columns) for name in ("source", "t"))
+    one = {"x": 7, "u": b"a" * 16}
+    source.append([{"id": 1, "s": one, "l": [one, None], "m": {"k": one}}, {"id": 2, "s": {"x": None, "u": None}}])
+    (task,) = source.scan().plan_files()
+    path = Path(task.file.file_path.removeprefix("file://"))
+    table.append_files([evolve(task.file, file_path=str(path.rename(path.with_name("of-another-writer.parquet"))))])
+    text = "61616161-6161-6161-6161-616161616161"
+    for names in (("*",), ("*", "_pos")):
+        frame = table.scan(selected_fields=names).to_spark(either_way)
+        first, second = sorted(frame.collect())
+        assert (tuple(first.s), tuple(second.s), tuple(first.l[0])) == ((7, text), (None, None), (7, text))
+        assert [tuple(r) for r in frame.select("s.x", "l.x", "m.k.u").collect()] == [(7, [7, None], text), (None,) * 3]
+        assert [r.id for r in frame.where(f"s.x = 7 AND s.u = '{text}' AND exists(l, e -> e.x = 7)").collect()] == [1]

@@ -55,7 +55,7 @@ from icecore.engine.spark.spark_types import stored_type
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, without_metrics
 from icecore.engine.spec.reserved import partition_struct
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import NestedField, StructType, children
+from icecore.engine.spec.types import NestedField, StructType, Type, children
 
 _PATH, _POS, _NUMBER, _SET = "__icecore_path", "__icecore_pos", "__icecore_number", "__icecore_set"
 _LOCATION, _SPEC, _FIRST_ROW, _SEQUENCE = (
@@ -141,6 +141,9 @@ class _NativeRead:
             value = self.constant_of_partition(column.field) if field_id in self.group.lacking else None
             return value or missing_stored_sql(column.field)
         value = stored_sql(column, quote(column.name or ""), default=self.has_default(column))
+        if column.name == alias(field_id) and _has_struct(column.field.field_type):
+            # Spark forgets the id of a column of which it takes parts, and then finds none of the alias.
+            value = f"element_at(array({value}), 1)"
         if not self.group.by_id and isinstance(column.field.field_type, UNSAFE_TO_PUSH):
             # The same value, in a form that Spark pushes no filter through (see `read_names`).
             value = f"greatest({value}, {value})"
@@ -311,6 +314,10 @@ class _NativeRead:
         ]
         kept = [F.col(quote(c)) for c in out.columns if c not in (path, found, *names)]
         return out.select(*kept, *guarded)
+
+
+def _has_struct(t: Type) -> bool:
+    return isinstance(t, StructType) or any(_has_struct(c.field_type) for c in children(t))
 
 
 def _terms(

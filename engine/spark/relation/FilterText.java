@@ -3,6 +3,8 @@ package icecore;
 import java.nio.charset.StandardCharsets;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.CreateArray;
+import org.apache.spark.sql.catalyst.expressions.ElementAt;
 import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
 import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -131,6 +133,8 @@ public class FilterText {
       for (int i = 0; i < HIDDEN.length; i++) if (a.metadata().contains(HIDDEN[i])) return null;
       return "\"" + hex(a.name()) + "\"";
     }
+    // A column of which Spark is to take all: see `native_scan.py`.
+    if (e instanceof ElementAt && child(e, 0) instanceof CreateArray) return names(child(child(e, 0), 0));
     if (!(e instanceof GetStructField)) return null;
     String outer = names(child(e, 0));
     DataType struct = child(e, 0).dataType();
