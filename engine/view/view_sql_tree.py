@@ -131,15 +131,18 @@ class TableNames:
         if "cte_map" in node:
             ctes = self._common_tables(node["cte_map"], ctes, scopes)
         kind = node.get("type")
-        if kind in _FROM and id(node) not in self._replaced:
+        # In a value, as that of a sample, it is a type of data.
+        if isinstance(kind, str) and kind in _FROM and id(node) not in self._replaced:
             scopes = (self._scope(node.get(_FROM[kind], node), ctes), *scopes)
         if kind == "COLUMN_REF":
             node["column_names"] = list(self.column(tuple(node["column_names"]), scopes))
         elif kind == "STAR" and scopes:
             scopes[0].stars.append(node)
         for key, value in node.items():
+            # A star in ORDER BY is what is selected: it has none of the tables' columns.
+            own = (FromScope(scopes[0].tables), *scopes[1:]) if key == "modifiers" and scopes else scopes
             if key != "cte_map":
-                self.visit(value, ctes, scopes)
+                self.visit(value, ctes, own)
 
     def _common_tables(self, cte_map: dict[str, Any], ctes: frozenset[str], scopes: Scopes) -> frozenset[str]:
         """The common table expressions that can be seen: each sees those before it, a recursive one also itself."""

@@ -134,6 +134,8 @@ def test_lines_of_a_text_are_no_conditions(tmp_path: Path, text: str) -> None:
         ("SELECT x.* FROM ns.t x JOIN ns.v USING (id) WHERE x._pos = 1", [(1, "n1")], [3]),
         ("SELECT count(*) FROM ns.t a JOIN ns.t b ON a._file = b._file AND a._pos < b._pos", [(126,)], [3, 3]),
         ("SELECT count(*) FROM ns.t WHERE _deleted", [(1,)], [3]),
+        ("SELECT max(_pos), count(*) FROM ns.t GROUP BY _file ORDER BY ALL", [(9, 9), (9, 10), (9, 10)], [3]),
+        ("SELECT * FROM ns.t TABLESAMPLE 100% WHERE _pos = 0 AND id < 5", [(0, "n0")], [3]),
         ("SELECT ns.t.name, names.t._file FROM ns.t, names.t WHERE ns.t.id = names.t.id", [("n1", "own")], [3, 1]),
         ("FROM names.t WHERE _pos = 0", [(1, "own")], [1]),
         ("WITH t AS (SELECT 1 AS _pos) SELECT _pos FROM t", [(1,)], []),
