@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.identifiers import Identifier, folder_name
 from icecore.engine.common.json_reader import get_list, get_str_map
+from icecore.engine.common.location import to_uri
 from icecore.engine.log.names_at import CatalogNames
 from icecore.engine.log.namespaces import ChangedProperties, updated_properties
 from icecore.engine.log.request_keys import StoredAnswer
@@ -36,7 +37,7 @@ def create_namespace(call: Call) -> Answer:
 def load_namespace(call: Call) -> Answer:
     """A namespace with its properties."""
     properties = call.shown.load_namespace_properties(call.namespace)
-    return json_answer({"namespace": call.namespace, "properties": properties})
+    return json_answer({"namespace": call.namespace, "properties": _located(call, call.namespace, properties)})
 
 
 def namespace_exists(call: Call) -> Answer:
@@ -80,7 +81,13 @@ def _changed(changed: ChangedProperties) -> Answer:
 
 def _described(call: Call, namespace: Identifier) -> Answer:
     properties = call.catalog.load_namespace_properties(namespace)
-    return json_answer({"namespace": namespace, "properties": properties})
+    return json_answer({"namespace": namespace, "properties": _located(call, namespace, properties)})
+
+
+def _located(call: Call, namespace: Identifier, properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties, with the folder of a namespace that names none: Trino makes no table where there is none."""
+    folder = call.catalog._warehouse.path.joinpath(*map(folder_name, namespace))
+    return {"location": to_uri(folder), **properties}
 
 
 ONE = "/namespaces/{namespace}"

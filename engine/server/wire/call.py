@@ -13,7 +13,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.server.auth.access_tokens import Principal
 from icecore.engine.server.auth.grants import Level, is_allowed
 from icecore.engine.server.wire.answer import Answer
-from icecore.engine.server.wire.path_names import decoded, read_namespace
+from icecore.engine.server.wire.path_names import decoded, read_namespace, spaced
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog import Catalog
@@ -52,17 +52,17 @@ class Call:
     @property
     def namespace(self) -> Identifier:
         """The namespace that the path names. Raises ValidationError."""
-        return read_namespace(self.names["namespace"])
+        return read_namespace(spaced(self.names["namespace"]))
 
     @property
     def table(self) -> Identifier:
         """The table that the path names. Raises ValidationError."""
-        return (*self.namespace, decoded(self.names["table"]))
+        return (*self.namespace, decoded(spaced(self.names["table"])))
 
     @property
     def view(self) -> Identifier:
         """The view that the path names. Raises ValidationError."""
-        return (*self.namespace, decoded(self.names["view"]))
+        return (*self.namespace, decoded(spaced(self.names["view"])))
 
     @property
     def is_dry_run(self) -> bool:

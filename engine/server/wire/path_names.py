@@ -18,6 +18,11 @@ def read_namespace(encoded: str) -> Identifier:
     return namespace_tuple(tuple(_APART.split(decoded(encoded))))
 
 
+def spaced(part: str) -> str:
+    """A part of a path, in which Java's clients up to Iceberg 1.9 write a space as `+`, and all others `+` as %2B."""
+    return part.replace("+", "%20")
+
+
 def decoded(encoded: str) -> str:
     """A part of a path as the client meant it. Raises ValidationError for what is no UTF-8."""
     try:

@@ -21,10 +21,14 @@ def test_configuration_lists_what_is_served(rest: RestClient) -> None:
 
 def test_namespaces_are_made_listed_changed_and_dropped(rest: RestClient, catalog: icecore.Catalog) -> None:
     made = rest.post("/v1/namespaces", {"namespace": ["a"], "properties": {"k": "1", "gone": "x"}})
-    assert made.json == {"namespace": ["a"], "properties": {"k": "1", "gone": "x"}}
+    place = {"location": f"file://{catalog.path}/a"}
+    assert made.json == {"namespace": ["a"], "properties": {"k": "1", "gone": "x", **place}}, "Trino needs a place"
     assert rest.post("/v1/namespaces", {"namespace": ["a", "b"]}).status == 200
     assert rest.get("/v1/namespaces?parent=a").json == {"namespaces": [["a", "b"]]}
     assert rest.get("/v1/namespaces/a%1Fb").json["namespace"] == ["a", "b"]
+    assert rest.post("/v1/namespaces", {"namespace": ["c d+é"]}).status == 200
+    for spelled in ("c%20d%2B%C3%A9", "c+d%2B%C3%A9"):
+        assert rest.get(f"/v1/namespaces/{spelled}").json["namespace"] == ["c d+é"], spelled
     assert rest.ask("HEAD", "/v1/namespaces/nope").status == 404
     changed = rest.post("/v1/namespaces/a/properties", {"removals": ["gone", "never"], "updates": {"k": "2"}})
     assert changed.json == {"updated": ["k"], "removed": ["gone"], "missing": ["never"]}
