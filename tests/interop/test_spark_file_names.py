@@ -114,3 +114,8 @@ def test_parts_of_columns_in_files_of_others(either_way: Any, catalog: icecore.C
         assert (tuple(first.s), tuple(second.s), tuple(first.l[0])) == ((7, text), (None, None), (7, text))
         assert [tuple(r) for r in frame.select("s.x", "l.x", "m.k.u").collect()] == [(7, [7, None], text), (None,) * 3]
         assert [r.id for r in frame.where(f"s.x = 7 AND s.u = '{text}' AND exists(l, e -> e.x = 7)").collect()] == [1]
+    table.append([{"id": 3, "l": [one], "m": {"k": one}}])
+    rename = table.update_schema().rename_column(("l", "element", "x"), "y").rename_column(("m", "value", "x"), "y")
+    rename.commit()
+    found = table.scan().to_spark(either_way).where("id <> 2").selectExpr("l.y", "map_values(m).y").collect()
+    assert sorted(map(tuple, found)) == [([7], [7]), ([7, None], [7])]

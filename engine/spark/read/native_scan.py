@@ -141,8 +141,8 @@ class _NativeRead:
             value = self.constant_of_partition(column.field) if field_id in self.group.lacking else None
             return value or missing_stored_sql(column.field)
         value = stored_sql(column, quote(column.name or ""), default=self.has_default(column))
-        if column.name == alias(field_id) and _has_struct(column.field.field_type):
-            # Spark forgets the id of a column of which it takes parts, and then finds none of the alias.
+        if self.group.by_id and _may_lose_ids(column):
+            # Spark forgets field ids of a column of which it takes parts, and then goes by names.
             value = f"element_at(array({value}), 1)"
         if not self.group.by_id and isinstance(column.field.field_type, UNSAFE_TO_PUSH):
             # The same value, in a form that Spark pushes no filter through (see `read_names`).
@@ -316,8 +316,20 @@ class _NativeRead:
         return out.select(*kept, *guarded)
 
 
+def _may_lose_ids(column: ReadColumn) -> bool:
+    """Whether there are ids for Spark to forget, by which alone values are found: its own, or those below lists."""
+    t = column.field.field_type
+    return _has_struct_below(t) or (column.name == alias(column.field.field_id) and _has_struct(t))
+
+
 def _has_struct(t: Type) -> bool:
-    return isinstance(t, StructType) or any(_has_struct(c.field_type) for c in children(t))
+    return isinstance(t, StructType) or _has_struct_below(t)
+
+
+def _has_struct_below(t: Type) -> bool:
+    """Whether a list or a map, at any depth, has structs in it."""
+    inside = _has_struct_below if isinstance(t, StructType) else _has_struct
+    return any(inside(c.field_type) for c in children(t))
 
 
 def _terms(
