@@ -107,7 +107,8 @@ class FileFollower:
             if strict or not self.store.connection().in_transaction:
                 raise
             return
-        if self.materializer.move(advance, storage, standing) and advance.state is not None:
+        is_published = self.materializer.move(advance, storage, standing)
+        if is_published and advance.state is not None and advance.has_metadata:
             self._published[state.stream] = advance.state
 
     def _refusal(self, state: TableState, error: UnwritableCommitError) -> ValidationError:

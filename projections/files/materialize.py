@@ -50,6 +50,11 @@ class Advance:
         state, base = self.state, self.base
         return state is not None and (bool(self.written) or base is None or state.stream_version != base.stream_version)
 
+    @property
+    def has_metadata(self) -> bool:
+        """Whether the state's metadata file is among them; that of a registered table is not, nor a purged one's."""
+        return self.state is not None and any(f.location == self.state.metadata_location for f in self.written)
+
 
 @define
 class Materializer:

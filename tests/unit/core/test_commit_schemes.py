@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +44,16 @@ def test_md7_file_system_names(catalog: icecore.Catalog) -> None:
     assert versions(table) == ["v1.metadata.json", "v2.metadata.json"]
     assert hint(table) == "2"
     assert peer_ids(catalog.path) == [1]
+
+
+def test_registering_changes_nothing_beside_the_metadata_file(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    table = make_table(catalog)
+    beside = local(table.metadata_location).parent / "version-hint.text"
+    beside.write_text("as its owner has it")
+    with icecore.open(tmp_path / "other") as other:
+        other.create_namespace("ns")
+        other.register_table("ns.t", table.metadata_location or "")
+    assert beside.read_text() == "as its owner has it"
 
 
 @pytest.mark.parametrize("commit", ["append", "delete", "properties", "schema"])

@@ -195,12 +195,12 @@ def test_a_process_that_lags_behind_brings_nothing_back(
     once = [True]
     writing = materialize.Materializer.finish
 
-    def late(self: materialize.Materializer, *arguments: object) -> object:
+    def late(self: materialize.Materializer, *arguments: object, **named: object) -> object:
         if self is repository_of(catalog).materializer and once and not store_of(catalog).connection().in_transaction:
             once.clear()
             for number in range(1, 7):
                 theirs.append(rows(number))
-        return writing(self, *arguments)  # type: ignore[arg-type]
+        return writing(self, *arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(materialize.Materializer, "finish", late)
     table.append(rows(0))
