@@ -31,31 +31,31 @@ class InspectedTable(InspectTable):
 
     def commits(self) -> pa.Table:
         """The snapshots that events brought, with the files that each added and removed: see `commit_rows.COMMITS`."""
-        return self._history(commit_rows.commits)
+        return self._history(commit_rows.COMMITS, commit_rows.commits)
 
     def file_history(self) -> pa.Table:
         """The files that snapshots added or removed: see `commit_rows.FILE_HISTORY`."""
-        return self._history(commit_rows.file_history)
+        return self._history(commit_rows.FILE_HISTORY, commit_rows.file_history)
 
     def schema_history(self) -> pa.Table:
         """The columns that events added, removed or changed: see `shape_rows.SCHEMA_HISTORY`."""
-        return self._history(shape_rows.schema_history)
+        return self._history(shape_rows.SCHEMA_HISTORY, shape_rows.schema_history)
 
     def spec_history(self) -> pa.Table:
         """The events that made another partition spec the default: see `shape_rows.SPEC_HISTORY`."""
-        return self._history(shape_rows.spec_history)
+        return self._history(shape_rows.SPEC_HISTORY, shape_rows.spec_history)
 
     def property_history(self) -> pa.Table:
         """The properties that events added, removed or changed: see `shape_rows.PROPERTY_HISTORY`."""
-        return self._history(shape_rows.property_history)
+        return self._history(shape_rows.PROPERTY_HISTORY, shape_rows.property_history)
 
     def ref_history(self) -> pa.Table:
         """The branches and tags that events added, removed or changed: see `shape_rows.REF_HISTORY`."""
-        return self._history(shape_rows.ref_history)
+        return self._history(shape_rows.REF_HISTORY, shape_rows.ref_history)
 
-    def _history(self, rows: _Rows) -> pa.Table:
+    def _history(self, schema: pa.Schema, rows: _Rows) -> pa.Table:
         log = self._log
-        return pa.concat_tables(rows(log, log.named[self._state.stream]))
+        return pa.concat_tables([schema.empty_table(), *rows(log, log.named[self._state.stream])])
 
     @property
     def _log(self) -> LoggedTables:
