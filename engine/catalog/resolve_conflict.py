@@ -229,16 +229,7 @@ class _Resolving:
         if self._published_location is None:
             raise ForeignCommitError(f"{dotted(self._ours.identifier)}: {theirs.why_not}")
         if theirs.through_row:
-            identifier = self._ours.identifier
-            self._repository.store.execute(
-                MODELS,
-                "put_iceberg_table",
-                catalog=self._repository.models.catalog_name,
-                namespace=dotted(identifier[:-1]),
-                name=identifier[-1],
-                metadata_location=self._published_location,
-                iceberg_type="TABLE",
-            )
+            self._repository.models.share(self._ours.stream, self._ours.identifier, self._published_location)
 
 
 def _versions_after(state: TableState, storage: Storage) -> list[str]:

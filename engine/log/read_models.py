@@ -338,13 +338,17 @@ class ReadModels(ManifestModels):
         head = self._store.row(MODELS, "get_head", stream=event.stream)
         if head is None or head["metadata_location"] is None:
             return
+        self.share(event.stream, identifier, head["metadata_location"])
+
+    def share(self, stream: str, identifier: tuple[str, ...], metadata_location: str) -> None:
+        """Names the metadata file of a table or view in the row that other engines read."""
         self._run(
             "put_iceberg_table",
             catalog=self.catalog_name,
             namespace=dotted(identifier[:-1]),
             name=identifier[-1],
-            metadata_location=head["metadata_location"],
-            iceberg_type="VIEW" if ev.is_view_stream(event.stream) else "TABLE",
+            metadata_location=metadata_location,
+            iceberg_type="VIEW" if ev.is_view_stream(stream) else "TABLE",
         )
 
     def find_standing(self, stream: str) -> Standing | None:

@@ -32,8 +32,8 @@ def answer_once(
     """Answers a request by `make`, unless that was done under its key: then by `again`, or with the same error.
 
     The first commit in `make` has the key, and the answer is stored with it. Without `keeps_refusals` what was refused
-    is tried again under its key. Raises ReusedKeyError where the key was
-    another request's, or has expired, and what `make` raises.
+    is tried again under its key. Raises ReusedKeyError where the key was another request's, or has expired, and what
+    `make` raises.
     """
     if (stored := store.request_keys.find(request)) is not None:
         return _repeated(stored, again)

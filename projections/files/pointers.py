@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from icecore.engine.errors import ForeignCommitError
-from icecore.engine.events.event import is_view_stream
 from icecore.engine.log.lock.standing import Standing
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import MODELS, EventStore
@@ -57,34 +56,13 @@ def move_pointers(
     if not moved.rowcount or standing is None or location is None:
         return False
     if standing.identifier is not None and standing.published != location:
-        iceberg_type = "VIEW" if is_view_stream(state.stream) else "TABLE"
-        _share(store, models, standing.identifier, standing, location, iceberg_type)
+        if standing.has_row and standing.shared not in (standing.published, location):
+            raise ForeignCommitError(
+                f"{dotted(standing.identifier)}: another engine committed {standing.shared} through iceberg_tables; "
+                f"{location} of the log does not follow it, and the pointer stays"
+            )
+        models.share(state.stream, standing.identifier, location)
     return True
-
-
-def _share(
-    store: EventStore,
-    models: ReadModels,
-    identifier: tuple[str, ...],
-    standing: Standing,
-    metadata_location: str,
-    iceberg_type: str,
-) -> None:
-    """Moves the row that other engines read. Raises ForeignCommitError where one of them did so meanwhile."""
-    if standing.has_row and standing.shared not in (standing.published, metadata_location):
-        raise ForeignCommitError(
-            f"{dotted(identifier)}: another engine committed {standing.shared} through iceberg_tables; "
-            f"{metadata_location} of the log does not follow it, and the pointer stays"
-        )
-    store.execute(
-        MODELS,
-        "put_iceberg_table",
-        catalog=models.catalog_name,
-        namespace=dotted(identifier[:-1]),
-        name=identifier[-1],
-        metadata_location=metadata_location,
-        iceberg_type=iceberg_type,
-    )
 
 
 def take_to_be_there(store: EventStore, models: ReadModels, state: TableState | ViewState) -> None:

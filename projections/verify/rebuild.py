@@ -115,15 +115,7 @@ class _Rebuilding:
         self.store.execute(MODELS, "put_materialized", stream=stream, version=version, metadata_location=location)
         identifier = models.identifier_of(stream)
         if identifier is not None and location is not None:
-            self.store.execute(
-                MODELS,
-                "put_iceberg_table",
-                catalog=models.catalog_name,
-                namespace=dotted(identifier[:-1]),
-                name=identifier[-1],
-                metadata_location=location,
-                iceberg_type="VIEW" if is_view_stream(stream) else "TABLE",
-            )
+            models.share(stream, identifier, location)
 
     def finish(self) -> None:
         """Writes hints and removes forgotten files after the commit. Raises RebuildError."""

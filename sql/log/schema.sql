@@ -50,10 +50,6 @@ CREATE TABLE IF NOT EXISTS event_content (
     {content_columns}
 ) STRICT;
 
-CREATE INDEX IF NOT EXISTS event_name_taken
-ON event (coalesce(json_extract(payload, '$.identifier'), json_extract(payload, '$.from'), json_extract(payload, '$.namespace')))
-WHERE kind IN ('table.dropped', 'table.renamed', 'view.dropped', 'view.renamed', 'namespace.dropped');
-
 CREATE TRIGGER IF NOT EXISTS event_is_append_only_update BEFORE UPDATE ON event
 BEGIN SELECT RAISE(ABORT, 'the log is append-only: events are never changed'); END;
 
@@ -89,6 +85,11 @@ CREATE TABLE IF NOT EXISTS catalog_name (
 ) STRICT;
 
 CREATE INDEX IF NOT EXISTS catalog_name_of_kind ON catalog_name (namespace, kind, name);
+
+-- The events that took names away, by the name.
+CREATE INDEX IF NOT EXISTS event_name_taken
+ON event (coalesce(json_extract(payload, '$.identifier'), json_extract(payload, '$.from'), json_extract(payload, '$.namespace')))
+WHERE kind IN ('table.dropped', 'table.renamed', 'view.dropped', 'view.renamed', 'namespace.dropped');
 
 -- One row per table or view that ever was: how far its stream goes and what of it is written out for other engines.
 CREATE TABLE IF NOT EXISTS stream_head (
