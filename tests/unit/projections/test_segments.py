@@ -149,6 +149,15 @@ def test_M5_a_bound_that_is_nan_is_no_bound_but_a_partition_value_may_be() -> No
     assert math.copysign(1, found["upper_1"]) == -1
 
 
+def test_bounds_that_are_the_wrong_way_round_are_unknown() -> None:
+    """No value lies between them, so a plan would leave out a file that may have some; those beside them stay."""
+    schema, _ = identity_spec(LongType())
+    one, two = (struct.pack("<q", n) for n in (1, 2))
+    rows = ({"lower_bounds": [(1, low)], "upper_bounds": [(1, high)]} for low, high in ((one, two), (two, one)))
+    wide = widen(entries(*rows), schema=schema, specs={0: UNPARTITIONED}).table
+    assert wide["lower_1"].to_pylist() == [1, None] and wide["upper_1"].to_pylist() == [2, None]
+
+
 def test_what_lies_below_a_null_is_not_there() -> None:
     """Arrow lets a null of a map column cover entries."""
     table = entries({"value_counts": [(1, 7)]}, {"value_counts": [(1, 8)]}, {"value_counts": [(1, 9), (2, 3)]})
