@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec import single_value
@@ -155,3 +156,9 @@ def with_status(entries: pa.Table, status: ManifestEntryStatus, snapshot_id: int
     if snapshot_id is not None:
         out = out.set_column(1, ENTRY_SCHEMA.field("snapshot_id"), pa.repeat(pa.scalar(snapshot_id, pa.int64()), rows))
     return out.cast(ENTRY_SCHEMA)
+
+
+def path_keys(locations: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Texts that are the same for all spellings of a location, as `path_key` of sql/plan/deletes.sql has them."""
+    plain = pc.replace_substring_regex(locations, "^file:(//)?/", "/")
+    return pc.replace_substring_regex(plain, "^s3[an]:", "s3:")

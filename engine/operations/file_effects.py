@@ -18,6 +18,7 @@ from icecore.engine.data.read.read_tasks import DeleteCache, read_task
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.formats.entry_arrow import path_keys
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
@@ -150,15 +151,14 @@ def removals_of(at: PlanContext, snapshot: Snapshot | None, effects: FileEffects
     if snapshot is None or not (effects.gone or effects.superseded or effects.dropped):
         return ()
     gone = pa.array(sorted(set(effects.gone)), pa.string())
-    replaced = pa.array(sorted({*effects.gone, *effects.superseded}), pa.string())
+    replaced = path_keys(pa.array(sorted({*effects.gone, *effects.superseded}), pa.string()))
     dropped = pa.array(sorted(file_key(*k) for k in set(effects.dropped)), pa.string())
     out, removed_files = [], 0
     for listed in at.repository.list_manifests(at.state, snapshot):
         if not listed.manifest.has_live_files:
             continue
         is_data = listed.manifest.content is ManifestContent.DATA
-        column, paths = ("file_path", gone) if is_data else ("referenced_data_file", replaced)
-        removal = _split(at, listed, column, paths, None if is_data else dropped)
+        removal = _split(at, listed, gone) if is_data else _split(at, listed, replaced, dropped)
         if removal is not None:
             out.append(removal)
             removed_files += removal.removed.num_rows if is_data else 0
@@ -183,12 +183,16 @@ def live_among(
 
 
 def _split(
-    at: PlanContext, listed: ListedManifest, column: str, paths: pa.Array, dropped: pa.Array | None
+    at: PlanContext, listed: ListedManifest, paths: pa.Array, dropped: pa.Array | None = None
 ) -> ManifestRemoval | None:
+    """The split of data files by their paths, or of delete files by the keys of paths that they name, or their own."""
     live = at.repository.entries.live(at.state.stream, listed, at.repository.storage_of(at.state))
-    mask = pc.is_in(live[column], paths)
-    if dropped is not None and len(dropped):
-        mask = pc.or_(mask, pc.is_in(file_keys(live), dropped))
+    if dropped is None:
+        mask = pc.is_in(live["file_path"], paths)
+    else:
+        mask = pc.is_in(path_keys(live["referenced_data_file"]), paths)
+        if len(dropped):
+            mask = pc.or_(mask, pc.is_in(file_keys(live), dropped))
     if not pc.any(mask).as_py():
         return None
     return ManifestRemoval(listed, live.filter(pc.invert(mask)), live.filter(mask))

@@ -11,13 +11,14 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import define, frozen
 
 from icecore.engine.errors import CommitConflictError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.sql.fragment import Parameters
-from icecore.engine.formats.entry_arrow import decode_partition
+from icecore.engine.formats.entry_arrow import decode_partition, path_keys
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
@@ -25,7 +26,7 @@ from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.projections.plan.lost_values import telling_specs
-from icecore.projections.plan.plan_deletes import DeleteKinds, live_deletes, pairs_between
+from icecore.projections.plan.plan_deletes import DeleteKinds, live_deletes, pairs_between, path_key
 from icecore.projections.plan.planner import Planner
 from icecore.projections.plan.predicate import plan_predicate
 from icecore.projections.segments.entry_table import ScannedEntries
@@ -102,9 +103,12 @@ class ChangesSince:
             sql = query(CONFLICTS, "changed_deletes", entries=table.name, where=where)
             return duck.arrow(connection, sql, parameters.values)
 
-        known = set(base)
-        rows = self._ask(run, self._manifests_of(ManifestContent.DELETES)).to_pylist()
-        return [self._file(r) for r in rows if r["referenced_data_file"] is None or r["referenced_data_file"] in known]
+        found = self._ask(run, self._manifests_of(ManifestContent.DELETES))
+        if not found.num_rows:
+            return []
+        named = found["referenced_data_file"]
+        known = path_keys(pa.array(base, pa.string()))
+        return self._files(found.filter(pc.or_(named.is_null(), pc.is_in(path_keys(named), known))))
 
     def missing_data(self, paths: Collection[str]) -> list[ChangedFile]:
         """The changes that removed one of the data files, rewrites too."""
@@ -112,7 +116,13 @@ class ChangesSince:
 
     def concurrent_vectors(self, paths: Collection[str]) -> list[ChangedFile]:
         """The changes that gave one of the data files a deletion vector, rewrites too."""
-        return self._of_files("concurrent_vectors", paths, ManifestContent.DELETES)
+        return self._of_files(
+            "concurrent_vectors",
+            paths,
+            ManifestContent.DELETES,
+            named_key=path_key("e.referenced_data_file"),
+            key_of_interest=path_key("file_path"),
+        )
 
     def deletes_for(self, paths: Collection[str], *, ignore_equality_deletes: bool = False) -> list[ChangedFile]:
         """The data files among these whose delete files changed, by the rules of scan planning."""
@@ -145,13 +155,13 @@ class ChangesSince:
 
         return self._files(self._ask(run, self._manifests_of(ManifestContent.DATA)))
 
-    def _of_files(self, name: str, paths: Collection[str], content: ManifestContent) -> list[ChangedFile]:
+    def _of_files(self, name: str, paths: Collection[str], content: ManifestContent, **parts: str) -> list[ChangedFile]:
         if not paths:
             return []
 
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             register(connection, "files_of_interest", pa.table({"file_path": pa.array(list(paths), pa.string())}))
-            return duck.arrow(connection, query(CONFLICTS, name, entries=table.name))
+            return duck.arrow(connection, query(CONFLICTS, name, entries=table.name, **parts))
 
         return self._files(self._ask(run, self._manifests_of(content)))
 

@@ -43,6 +43,7 @@ from icecore.engine.spec.types import (
 )
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.plan.lost_values import losable_fields
+from icecore.projections.plan.plan_deletes import path_key
 from icecore.projections.plan.planner import Planner
 from icecore.projections.segments.entry_table import ScannedEntries
 
@@ -187,6 +188,8 @@ def counted_partitions(
         entries=table.name,
         partition="".join(f"any_value({c}) AS {c}, " for c in columns),
         order="".join(f"{c} ASC NULLS FIRST, " for c in columns),
+        data_key=path_key("d.file_path"),
+        named_key=path_key("v.referenced_data_file"),
     )
     unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
     connection.register("snapshots_of_table", _snapshots(metadata))

@@ -175,16 +175,17 @@ def pairs_between(
 def pairs_statement(data: str, deletes: str, columns: Mapping[str, str], kinds: DeleteKinds, *, is_by_key: bool) -> str:
     """The statement of `pairs_between`; `is_by_key` where partitions are the same just where their keys are equal."""
     part = partial(query, DELETES)
+    named = partial(part, named_key=path_key("d.referenced_data_file"), data_key=path_key("data.file_path"))
     same_partition, in_partition = part("equal_keys" if is_by_key else "alike_keys"), "deletes"
     more = ""
     if not is_by_key:
         more, in_partition = part("deletes_by_data_keys"), "deletes_of_alike"
-    by_position = [part("named", same_partition=same_partition)] if kinds.named else []
+    by_position = [named("named", same_partition=same_partition)] if kinds.named else []
     if kinds.positions:
         by_position.append(part("positions", path_bounds=path_bounds(columns), in_partition=in_partition))
     pairs = []
     if kinds.vectors:
-        more += part("vectors", same_partition=same_partition)
+        more += named("vectors", same_partition=same_partition)
         pairs.append(part("each_vector"))
         by_position = [part("without_vector", pairs=duck.union_all(by_position))] if by_position else []
     pairs += by_position
@@ -198,6 +199,11 @@ def pairs_statement(data: str, deletes: str, columns: Mapping[str, str], kinds: 
 def live_deletes(entries: str, columns: Mapping[str, str]) -> str:
     """A query in brackets for the live delete files among entries, with their `plain_bounds`."""
     return f"({query(DELETES, 'live_deletes', deletes=entries, plain_bounds=plain_bounds(columns))})"
+
+
+def path_key(path: str) -> str:
+    """What is the same for all spellings of a path, which is an expression of SQL."""
+    return query(DELETES, "path_key", path=path)
 
 
 def plain_bounds(columns: Mapping[str, str]) -> str:

@@ -22,7 +22,7 @@ from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.json.stored_expression import to_kept, value_to_kept
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.formats import arrays
-from icecore.engine.formats.entry_arrow import decode_partition, partition_types
+from icecore.engine.formats.entry_arrow import decode_partition, partition_types, path_keys
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent
 from icecore.engine.spec.metadata import TableMetadata
@@ -268,23 +268,24 @@ def _parts_under(old: Kept, new: Iterable[Mapping[str, Any]], metadata: TableMet
     Partitions whose values may have been lost count as one.
     """
     losable = losable_fields(metadata)
-    named: set[str] = set()
+    named = path_keys(pa.array([d["referenced_data_file"] for d in new], pa.string()))
+    is_named = pc.is_in(path_keys(old.files["file_path"]), named.drop_null()).to_pylist()
     latest: dict[tuple[int, str], int] = {}
     everywhere = -1
     for d in new:
         if d["referenced_data_file"] is not None:
-            named.add(d["referenced_data_file"])
-        elif d["content"] == DataFileContent.EQUALITY_DELETES and metadata.specs[d["spec_id"]].is_unpartitioned:
+            continue
+        if d["content"] == DataFileContent.EQUALITY_DELETES and metadata.specs[d["spec_id"]].is_unpartitioned:
             everywhere = max(everywhere, d["sequence_number"])
         else:
             key = (d["spec_id"], "" if d["spec_id"] in losable else d["partition"])
             latest[key] = max(latest.get(key, -1), d["sequence_number"])
-    names = ("m", "file_path", "spec_id", "sequence_number", "partition_text")
-    rows = zip(*(old.files[n].to_pylist() for n in names), strict=True)
+    names = ("m", "spec_id", "sequence_number", "partition_text")
+    rows = zip(is_named, *(old.files[n].to_pylist() for n in names), strict=True)
     return {
         m
-        for m, path, spec_id, sequence_number, partition in rows
-        if path in named
+        for by_name, m, spec_id, sequence_number, partition in rows
+        if by_name
         or max(everywhere, latest.get((spec_id, "" if spec_id in losable else partition), -1)) >= (sequence_number or 0)
     }
 

@@ -8,7 +8,8 @@ WITH of_partition AS (
 ),
 of_table AS (SELECT namespace, name, min(oldest) AS oldest FROM of_partition GROUP BY ALL),
 of_path AS (
-    SELECT namespace, name, file_path, min(sequence_number) AS oldest FROM files WHERE content = 'data' GROUP BY ALL
+    SELECT namespace, name, regexp_replace(file_path, '^file:/+', '/') AS path, min(sequence_number) AS oldest
+    FROM files WHERE content = 'data' GROUP BY ALL
 ),
 deletes AS (
     SELECT
@@ -20,7 +21,7 @@ deletes AS (
         END AS oldest
     FROM files AS d
     LEFT JOIN of_path AS f
-        ON f.namespace = d.namespace AND f.name = d.name AND f.file_path = d.referenced_data_file
+        ON f.namespace = d.namespace AND f.name = d.name AND f.path = regexp_replace(d.referenced_data_file, '^file:/+', '/')
     LEFT JOIN of_table AS t ON t.namespace = d.namespace AND t.name = d.name
     LEFT JOIN of_partition AS p
         ON p.namespace = d.namespace AND p.name = d.name AND p.spec_id = d.spec_id AND p.partition = d.partition

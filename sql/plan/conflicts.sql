@@ -42,10 +42,12 @@ ORDER BY e.snapshot_id, e.file_path;
 
 -- name: concurrent_vectors
 -- {entries}: the wide entries of the table
+-- {named_key}: `path_key` of the data file that `e` names
+-- {key_of_interest}: `path_key` of a file of interest
 SELECT e.referenced_data_file AS file_path, e.snapshot_id, e.spec_id, e.partition
 FROM {entries} AS e JOIN scan_manifests USING (m) JOIN new_snapshots AS n USING (snapshot_id)
 WHERE e.content = 1 AND e.file_format = 'PUFFIN' AND e.status = 1
-  AND e.referenced_data_file IN (SELECT file_path FROM files_of_interest)
+  AND {named_key} IN (SELECT {key_of_interest} FROM files_of_interest)
 ORDER BY e.snapshot_id, e.file_path;
 
 -- name: deletes_and_their_files

@@ -6,7 +6,8 @@
 -- where `alike_partitions` has the pair.
 --
 -- The bounds on paths of position delete files are compared with and without what `root` has of them, which is scheme
--- and authority, or that there are none: writers don't always agree on these.
+-- and authority, or that there are none: writers don't always agree on these. Nor on how they spell the data file that
+-- a delete file names, so that is compared by `path_key`.
 
 -- name: kinds
 -- {deletes}: a query in brackets, or a table, with entries
@@ -26,6 +27,14 @@ SELECT *{plain_bounds} FROM {deletes} AS d WHERE content <> 0 AND status <> 2
 -- name: plain_path
 -- {path}: a path
 regexp_replace({path}, '^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?', '')
+
+-- name: path_key
+-- What `location_key` has for all spellings that writers are known to have, in fewer steps.
+-- {path}: a path
+CASE WHEN starts_with({path}, 'file:///') THEN substring({path}, 8)
+     WHEN starts_with({path}, 'file:/') THEN substring({path}, 6)
+     WHEN starts_with({path}, 's3a:') OR starts_with({path}, 's3n:') THEN 's3' || substring({path}, 4)
+     ELSE {path} END
 
 -- name: plain_bound
 -- {column}: the name of a bound
@@ -78,9 +87,11 @@ SELECT DISTINCT partition_key FROM {files} AS f
 
 -- name: vectors
 -- {same_partition}: `equal_keys` or `alike_keys`
+-- {named_key}: `path_key` of the data file that the delete file names
+-- {data_key}: `path_key` of a data file
 , vectors AS (
     SELECT data.number AS file, d.number AS "delete", {same_partition} AS same_partition
-    FROM data JOIN deletes AS d ON d.referenced_data_file = data.file_path
+    FROM data JOIN deletes AS d ON {named_key} = {data_key}
     WHERE d.content = 1 AND d.file_format = 'PUFFIN' AND data.sequence_number <= d.sequence_number
 )
 
@@ -89,8 +100,10 @@ SELECT * FROM vectors
 
 -- name: named
 -- {same_partition}: `equal_keys` or `alike_keys`
+-- {named_key}: as in `vectors`
+-- {data_key}: as in `vectors`
 SELECT data.number AS file, d.number AS "delete", {same_partition} AS same_partition
-FROM data JOIN deletes AS d ON d.referenced_data_file = data.file_path
+FROM data JOIN deletes AS d ON {named_key} = {data_key}
 WHERE d.content = 1 AND d.file_format <> 'PUFFIN' AND data.sequence_number <= d.sequence_number
 
 -- name: positions

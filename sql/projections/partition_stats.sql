@@ -5,6 +5,8 @@
 -- name: partition_stats
 -- {entries}: the wide entries of the table, see projections/entries/wide_entries.py
 -- {partition}: the partition values by their columns, each before a comma
+-- {data_key}: `path_key` of the data file `d`, see plan/deletes.sql
+-- {named_key}: that of the data file that the vector `v` is of
 -- {order}: these columns, sorted, each before a comma
 WITH entries AS (
     SELECT e.*, e.status <> 2 AS is_live, e.content = 1 AND e.file_format = 'PUFFIN' AS is_vector
@@ -16,7 +18,7 @@ data_files AS (
 -- A vector whose data file is gone deletes nothing; another's rows are counted where the file is.
 deleted_rows AS (
     SELECT d.partition_key, sum(v.record_count)::BIGINT AS vector_record_count
-    FROM entries AS v JOIN data_files AS d ON d.file_path = v.referenced_data_file
+    FROM entries AS v JOIN data_files AS d ON {data_key} = {named_key}
     WHERE v.is_vector AND v.is_live
     GROUP BY d.partition_key
 ),

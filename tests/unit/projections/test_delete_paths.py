@@ -1,14 +1,22 @@
-"""Bounds on the paths of position deletes: schemes and authorities may differ between writers (Spec: SP3)."""
+"""Paths that delete files know: bounds of them, and the data files that they name (Spec: SP3), however spelled."""
 
 from __future__ import annotations
 
 import re
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
+from broken_tables import MERGE_ON_READ, edit_manifest, register
+from core_tables import ids_of, make_table, rows
 
-from icecore.projections.plan.plan_deletes import path_bounds, plain_bounds
+import icecore
+from icecore.engine.common.location import location_key
+from icecore.engine.formats.entry_arrow import path_keys
+from icecore.projections.plan.plan_deletes import path_bounds, path_key, plain_bounds
 from icecore.projections.segments.entry_typing import PATH_FIELD_ID
 
 LOWER, UPPER = f"lower_{PATH_FIELD_ID}", f"upper_{PATH_FIELD_ID}"
@@ -43,3 +51,50 @@ def test_the_short_way_says_what_the_rule_says() -> None:
     assert set(found) == wanted
     assert len(found) == len(wanted)
     assert 0 < len(wanted) < len(bounds) * len(PATHS)
+
+
+SPELLED = (
+    "/wh/a", "file:/wh/a", "file:///wh/a", "s3://b/wh/a", "s3a://b/wh/a", "s3n://b/wh/a",
+    "hdfs://n/wh/a", "file:wh/a", "wh/a",
+)  # fmt: skip
+
+
+def test_one_key_for_all_spellings_of_a_path() -> None:
+    """SQL and Arrow have the keys that files are read by; relative ones, which nobody writes, stay as they are."""
+    known = [p if p.endswith(":wh/a") or p == "wh/a" else location_key(p) for p in SPELLED]
+    assert path_keys(pa.array(SPELLED)).to_pylist() == known
+    with duckdb.connect(":memory:") as connection:
+        connection.register("paths", pa.table({"n": range(len(SPELLED)), "p": SPELLED}))
+        found = connection.execute(f"SELECT {path_key('p')} FROM paths ORDER BY n").fetchall()
+    assert [key for (key,) in found] == known
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("spelling", ["file:/", "/"])
+def test_a_delete_file_may_spell_its_data_file_otherwise(
+    catalog: icecore.Catalog, tmp_path: Path, version: int, spelling: str
+) -> None:
+    """Deleted rows stay deleted: in plans, plans that are kept, counts, and once more of the file is deleted."""
+    theirs = make_table(catalog, format_version=version, properties=MERGE_ON_READ)
+    theirs.append(rows(*range(6)))
+    theirs.delete("id = 3")
+
+    def respell(entries: list[dict[str, Any]]) -> None:
+        file = entries[0]["data_file"]
+        assert file["referenced_data_file"].startswith("file:///")
+        file["referenced_data_file"] = file["referenced_data_file"].replace("file:///", spelling)
+
+    edit_manifest(theirs, 1, respell)
+    with icecore.open(tmp_path / "ours") as ours:
+        ours.create_namespace("ns")
+        table = register(ours, theirs, "t")
+        assert ids_of(table) == [0, 1, 2, 4, 5]
+        first, second = (s.snapshot_id for s in table.metadata.snapshots)
+        table.manage_snapshots().rollback_to_snapshot(first).commit()
+        table.prefetch(name="kept")
+        table.manage_snapshots().set_current_snapshot(second).commit()
+        assert table.named_plan("kept").scan.count() == 5
+        table.delete("id = 4")
+        assert ids_of(table) == [0, 1, 2, 5]
+        assert len(table.scan().plan_files()[0].delete_files) == (1 if version == 3 else 2)
+        assert table.scan().count() == 4
