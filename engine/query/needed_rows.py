@@ -15,6 +15,7 @@ import orjson
 from attrs import frozen
 
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow.nested import no_rows
 from icecore.engine.errors import ExpressionError, ValidationError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression, Predicate, Reference
@@ -54,7 +55,7 @@ def stand_in(con: duckdb.DuckDBPyConnection, name: str, schema: Schema) -> Itera
     hidden = [f"{name}_{f.field_id}" for f in schema.fields]
     columns = [f"{h} AS {quote(n)}" for h, n in zip(hidden, column_names(schema), strict=True)]
     rows = query(SQL, "given_rows", columns=", ".join(columns), rows=quote(f"{name}_rows"))
-    with duck.registered(con, f"{name}_rows", arrow.empty_table().rename_columns(hidden)):
+    with duck.registered(con, f"{name}_rows", no_rows(arrow).rename_columns(hidden)):
         duck.rows(con, query(SQL, "view", name=quote(name), rows=rows))
         try:
             yield

@@ -15,6 +15,7 @@ import duckdb
 
 from icecore.engine.common import fork_safety
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.data.arrow.nested import no_rows
 from icecore.engine.errors import ValidationError
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
@@ -78,7 +79,7 @@ def _stand_for(con: duckdb.DuckDBPyConnection, name: str, rows: RowsOf) -> Abstr
     """A context with a table without rows that has a name of the query."""
     if isinstance(rows, TableRows):
         return stand_in(con, name, rows.scan.projection)
-    return duck.registered(con, name, rows.schema.empty_table())
+    return duck.registered(con, name, no_rows(rows.schema))
 
 
 def _planning_connection() -> duckdb.DuckDBPyConnection:

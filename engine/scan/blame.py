@@ -18,6 +18,7 @@ from attrs import define, field, frozen
 from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.equality import Longs
+from icecore.engine.data.arrow.nested import no_rows
 from icecore.engine.data.arrow.row_codes import occurrences, row_codes
 from icecore.engine.data.read.changed_file_rows import ChangedRowsReader, FileRows
 from icecore.engine.data.read.read_tasks import DeleteCache
@@ -159,7 +160,7 @@ class Blame:
     @property
     def _empty(self) -> pa.Table:
         schema = schema_to_arrow(self._read_schema, with_ids=False)
-        return schema.append(pa.field(_ADDED_BY, pa.int64())).append(pa.field(_PATH, pa.string())).empty_table()
+        return no_rows(schema.append(pa.field(_ADDED_BY, pa.int64())).append(pa.field(_PATH, pa.string())))
 
     # Origins
 

@@ -20,6 +20,7 @@ from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.common.text import short_repr
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
+from icecore.engine.data.arrow.nested import no_rows
 from icecore.engine.data.read.changed_file_rows import (
     DELETE,
     INSERT,
@@ -216,7 +217,7 @@ class IncrementalChangelogScan:
                 for rows in self._each(parts, deletes):
                     yield change_type, rows
             return
-        empty = schema_to_arrow(self._read_schema, with_ids=False).empty_table()
+        empty = no_rows(schema_to_arrow(self._read_schema, with_ids=False))
         deleted, inserted = (pa.concat_tables([empty, *self._each(parts, deletes)]) for parts in (gone, come))
         changes = RowDiff(deleted, inserted).without_carried_over([f.name for f in self.schema.fields])
         if self.compute_updates:

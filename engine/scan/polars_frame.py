@@ -12,6 +12,7 @@ from polars.io.plugins import register_io_source
 
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
+from icecore.engine.data.arrow.nested import no_rows
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression, Predicate, PredicateOperator, Reference, TypedValue
@@ -75,7 +76,7 @@ def lazy_frame(scan: Filtered) -> pl.LazyFrame:
             frame = _frame(pa.Table.from_batches([batch]))
             yield (frame if predicate is None else frame.filter(predicate)).select(wanted)
 
-    empty = schema_to_arrow(scan.projection, with_ids=False).empty_table()
+    empty = no_rows(schema_to_arrow(scan.projection, with_ids=False))
     return register_io_source(rows, schema=_frame(empty).schema)
 
 

@@ -9,8 +9,8 @@ One row is one entry, in file order. Beside the canonical columns there are
     lower_<id>, upper_<id>, values_<id>, nulls_<id>, nans_<id>
                      bounds, typed, and counts, int64, for each primitive field; no column where no entry has such
 
-A metric that a file does not have is null, and so is a bound that can't be read or is NaN, and bounds that are the
-wrong way round. Types: see `typed_values`.
+A metric that a file does not have is null, and so is a bound that can't be read, is NaN or may be of another unit, and
+bounds that are the wrong way round. Types: see `typed_values`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,29 @@ from icecore.engine.formats import arrays
 from icecore.engine.formats.binary_columns import Ints, Places, list_positions, select
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.typed_values import typed_values
-from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus, ManifestFile
+from icecore.engine.spec.content_file import (
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntryStatus,
+    ManifestFile,
+)
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import VoidTransform
-from icecore.engine.spec.types import FLOATING_TYPES, DoubleType, PrimitiveType, UUIDType
+from icecore.engine.spec.types import (
+    FLOATING_TYPES,
+    DoubleType,
+    PrimitiveType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+    UUIDType,
+)
 from icecore.projections.entries.partition_key import spec_piece, value_pieces
 
 COUNT_MAPS = {"values": "value_counts", "nulls": "null_value_counts", "nans": "nan_value_counts"}
 BOUND_MAPS = {"lower": "lower_bounds", "upper": "upper_bounds"}
-
+_MOST_US = (2**63 - 1) // 1000
 
 _FIELDS = {
     **{f.name: f for f in ENTRY_SCHEMA},
@@ -290,21 +303,33 @@ def _add_metric_columns(made: _Typed, columns: Mapping[str, pa.Array], schema: S
                 made.add(f"{prefix}_{field_id}", primitive, entries.items, places, is_bound=True)
             else:
                 made.columns[f"{prefix}_{field_id}"] = places.take(entries.items)
-        _drop_inverted(made.columns, primitive, *(f"{prefix}_{field_id}" for prefix in BOUND_MAPS))
+        names = [f"{prefix}_{field_id}" for prefix in BOUND_MAPS if f"{prefix}_{field_id}" in made.columns]
+        if isinstance(primitive, (TimestampNanoType, TimestamptzNanoType)):
+            _drop_microseconds(made.columns, columns["file_format"], names)
+        _drop_inverted(made.columns, primitive, names)
 
 
-def _drop_inverted(columns: dict[str, pa.Array], iceberg_type: PrimitiveType, lower: str, upper: str) -> None:
+def _drop_microseconds(columns: dict[str, pa.Array], formats: pa.Array, names: Sequence[str]) -> None:
+    """Takes bounds of nanoseconds in ORC files that may be microseconds for unknown.
+
+    Java wrote these until 1.11. What is no number of microseconds is nanoseconds, all but the days next to 1970.
+    """
+    is_orc = pc.equal(pc.utf8_upper(formats.cast(pa.string())), FileFormat.ORC.name)
+    for name in names:
+        small = pc.and_(pc.less_equal(columns[name], _MOST_US), pc.greater_equal(columns[name], -_MOST_US))
+        columns[name] = pc.if_else(pc.and_(is_orc, small), pa.scalar(None, pa.int64()), columns[name])
+
+
+def _drop_inverted(columns: dict[str, pa.Array], iceberg_type: PrimitiveType, names: Sequence[str]) -> None:
     """Takes bounds that are the wrong way round for unknown: no value lies between them, but the file may have some.
 
     Those of UUIDs tell by it in which order they were made.
     """
-    if lower not in columns or upper not in columns or isinstance(iceberg_type, UUIDType):
+    if len(names) < len(BOUND_MAPS) or isinstance(iceberg_type, UUIDType) or not is_comparable(iceberg_type):
         return
-    if not is_comparable(iceberg_type):
-        return
-    inverted = pc.greater(columns[lower], columns[upper])
+    inverted = pc.greater(*(columns[name] for name in names))
     if pc.any(inverted).as_py():
-        for name in (lower, upper):
+        for name in names:
             columns[name] = pc.if_else(inverted, pa.scalar(None, columns[name].type), columns[name])
 
 

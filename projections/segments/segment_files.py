@@ -26,7 +26,7 @@ from icecore.projections.segments.entry_typing import EntryTyping, StoredTypes, 
 
 FILE = "plan/segments.sql"
 # Part of each file's name: to be raised when what a segment holds changes.
-SEGMENT_VERSION = 3
+SEGMENT_VERSION = 4
 SUFFIX = ".segment"
 _PREFIX = f"v{SEGMENT_VERSION}-{duckdb.__version__}-"
 _UNFINISHED = "unfinished-"

@@ -7,6 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """A table without rows; Arrow's own `empty_table` makes none where extension types are nested."""
+    return pa.Table.from_batches([], schema)
+
+
 def struct_children(array: pa.StructArray) -> list[pa.Array]:
     """The children of a struct array, as long as it is; null where the struct is null."""
     return list(array.flatten())

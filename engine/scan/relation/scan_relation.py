@@ -16,6 +16,7 @@ from attrs import define, field, frozen
 from icecore.engine.data.arrow.arrow_schema import field_to_arrow, schema_to_arrow
 from icecore.engine.data.arrow.arrow_values import constant_array, to_array
 from icecore.engine.data.arrow.narrow import narrow
+from icecore.engine.data.arrow.nested import no_rows
 from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.read.read_tasks import identity_values
 from icecore.engine.data.scan_task import FileScanTask
@@ -141,7 +142,7 @@ class _Relation:
     def relation(self, tasks: Sequence[FileScanTask]) -> ScanRelation:
         groups, others = self.grouped(tasks)
         # Rows of no file, which have the type of each column.
-        parts = [self.given(self.register("types", self.typed([]).empty_table()), set())]
+        parts = [self.given(self.register("types", no_rows(self.typed([]))), set())]
         parts += [self.native(g) for g in groups]
         if others:
             stream = RowStream(self.typed(self.missing()), partial(self.batches, others))

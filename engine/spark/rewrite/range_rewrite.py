@@ -18,6 +18,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow.nested import no_rows
 from icecore.engine.data.arrow.sorting import RowOrder, SortKeys, sort_keys
 from icecore.engine.data.arrow.z_order import ZOrder
 from icecore.engine.data.scan_task import FileScanTask
@@ -121,7 +122,7 @@ class RangeRewrite:
     @property
     def _directions(self) -> tuple[tuple[str, str], ...]:
         schema = self.rewrite.table_schema
-        nothing = schema_to_arrow(schema, with_ids=False).empty_table()
+        nothing = no_rows(schema_to_arrow(schema, with_ids=False))
         return sort_keys(nothing, self.orders, schema, whatever_rows=True).directions
 
     def _written(self, groups: Sequence[RangedGroup], bounds: Mapping[int, pa.Table | None]) -> WrittenGroups:

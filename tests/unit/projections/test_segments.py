@@ -21,7 +21,16 @@ from icecore.engine.spec.content_file import ManifestContent, ManifestFile
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import UnknownTransform
-from icecore.engine.spec.types import DoubleType, IntegerType, ListType, LongType, NestedField, StringType, StructType
+from icecore.engine.spec.types import (
+    DoubleType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+)
 from icecore.projections.entries.decode_entries import decode_manifest
 from icecore.projections.entries.wide_entries import inherit, inherit_sequence_numbers, widen, widen_all
 
@@ -156,6 +165,16 @@ def test_bounds_that_are_the_wrong_way_round_are_unknown() -> None:
     rows = ({"lower_bounds": [(1, low)], "upper_bounds": [(1, high)]} for low, high in ((one, two), (two, one)))
     wide = widen(entries(*rows), schema=schema, specs={0: UNPARTITIONED}).table
     assert wide["lower_1"].to_pylist() == [1, None] and wide["upper_1"].to_pylist() == [2, None]
+
+
+def test_nanoseconds_in_orc_that_may_be_microseconds_are_unknown() -> None:
+    """Java wrote such bounds (until 1.11), by which plans lost rows; Parquet never had them."""
+    schema, _ = identity_spec(TimestampNanoType())
+    low, high = (struct.pack("<q", n) for n in (1_704_067_200_000_000, 1_704_067_200_000_000_000))
+    bounds = {"lower_bounds": [(1, low)], "upper_bounds": [(1, high)]}
+    wide = widen(entries(bounds | {"file_format": "ORC"}, bounds), schema=schema, specs={0: UNPARTITIONED}).table
+    assert [v is None for v in wide["lower_1"].to_pylist()] == [True, False]
+    assert [v is None for v in wide["upper_1"].to_pylist()] == [False, False]
 
 
 def test_what_lies_below_a_null_is_not_there() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -50,6 +51,24 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[icecore.Catalog]:
 
 def files_planned(answer: Any) -> list[int]:
     return [scan.plan().counts.files_planned for scan in answer.scans]
+
+
+def test_uuids_in_lists_and_maps_are_read_in_every_way(tmp_path: Path) -> None:
+    """Arrow makes no empty table of nested extension types, which each of these ways starts from."""
+    one = uuid.UUID(int=1)
+    inside = pa.struct([("many", pa.list_(pa.uuid())), ("map", pa.map_(pa.uuid(), pa.uuid()))])
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", pa.schema([("id", pa.int64()), ("s", inside)]))
+        table.append([{"id": 1, "s": {"many": [one], "map": {one: one}}}, {"id": 2, "s": None}])
+        table.delete("id = 2")
+        table.append([{"id": 2, "s": None}])
+        expected = table.scan().to_arrow().sort_by("id").to_pylist()
+        assert catalog.query("SELECT * FROM ns.t ORDER BY id").to_arrow().to_pylist() == expected
+        assert table.scan().to_polars().collect().height == 2
+        changes = table.incremental_changelog_scan().to_arrow()
+        assert changes["_change_type"].to_pylist() == ["INSERT", "INSERT", "DELETE", "INSERT"]
+        assert table.blame("id = 1")["id"].to_pylist() == [1]
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
