@@ -21,9 +21,8 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events.event import LOG_FORGOTTEN
 from icecore.engine.events.name_events import Renamed, read_name_event
-from icecore.engine.log.names_at import CatalogNames
 from icecore.engine.log.store import EventStore
-from icecore.engine.server.feed.logged_commits import NamedEvent, Names, named_commits, shown_event
+from icecore.engine.server.feed.logged_commits import NamedEvent, Names, named_commits, names_at, shown_event
 from icecore.engine.server.feed.logged_operations import namespace_of
 
 _FOREIGN = "log/foreign.sql"
@@ -58,7 +57,7 @@ class FedEvent:
     def is_inside(self, namespace: Identifier) -> bool:
         """Whether it is about something in a namespace, or the namespace itself; all is in the empty one.
 
-        Purges have no name any more, and what is forgotten is of all tables.
+        What is forgotten is of all tables, and so inside of no other.
         """
         inside = (*self.names, *(() if self.namespace is None else (self.namespace,)))
         return not namespace or any(name[: len(namespace)] == namespace for name in inside)
@@ -182,7 +181,7 @@ class LogFeed:
         self._kept.clear()
         self._kept_bytes = 0
         self._kept_after = self._reached = self.store.head()[0]
-        self._names = CatalogNames.at(self.store, self._reached).by_stream
+        self._names = names_at(self.store, self._reached)
 
     def _read(self) -> list[FedEvent]:
         """The events that came since it was looked last."""
@@ -195,7 +194,7 @@ class LogFeed:
         """The commits after a position, as many as a page has; at least one."""
         found: list[FedEvent] = []
         size = 0
-        for commit in named_commits(self.store, CatalogNames.at(self.store, after).by_stream, after):
+        for commit in named_commits(self.store, names_at(self.store, after), after):
             found += FedEvent.of(commit)
             size += sum(len(e.text) for e in found[-len(commit) :])
             if size > PAGE_BYTES:

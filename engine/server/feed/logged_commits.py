@@ -8,13 +8,21 @@ from typing import Any
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.events.event import Event
-from icecore.engine.events.name_events import Dropped, Renamed, read_name_event
+from icecore.engine.events.name_events import read_name_event
 from icecore.engine.log.store import EventStore
 from icecore.engine.server.feed.logged_operations import operation
 
 Names = dict[str, Identifier]
-"""The name of each table and view by its stream."""
+"""The name of each table and view by its stream; of one that is gone the last, by which its purge is known."""
 NamedEvent = tuple[Event, Identifier | None]
+
+
+def names_at(store: EventStore, position: int) -> Names:
+    """The names as of a position. Raises MissingArchiveError, CorruptLogError."""
+    names: Names = {}
+    for event in store.naming_events(position):
+        _named(event, names)
+    return names
 
 
 def named_commits(store: EventStore, names: Names, after: int, up_to: int | None = None) -> Iterator[list[NamedEvent]]:
@@ -27,16 +35,9 @@ def named_commits(store: EventStore, names: Names, after: int, up_to: int | None
 
 
 def _named(event: Event, names: Names) -> NamedEvent:
-    match change := read_name_event(event.kind, event.payload):
-        case None:
-            return event, names.get(event.stream)
-        case Renamed():
-            names[event.stream] = change.identifier
-        case Dropped():
-            names.pop(event.stream, None)
-        case _:
-            names[event.stream] = change.identifier
-    return event, change.identifier
+    if (change := read_name_event(event.kind, event.payload)) is not None:
+        names[event.stream] = change.identifier
+    return event, names.get(event.stream)
 
 
 def shown_event(event: Event, name: Identifier | None, count: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def configuration(call: Call) -> Answer:
         return _configured(call, {"prefix": asked})
     path = call.catalog.path
     if "/" in asked and asked.rstrip("/") not in (str(path), path.as_uri(), to_uri(path).rstrip("/")):
-        text = f"Warehouse does not exist: {asked[:200]}; this server has {path}"
+        text = f"Warehouse does not exist: {asked[:200]}; a path must be the folder of the one that is served"
         return named_error(404, "NoSuchWarehouseException", text)
     return _configured(call, {})
 

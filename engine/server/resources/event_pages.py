@@ -17,9 +17,8 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.json_reader import get, get_list, loads
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import Event
-from icecore.engine.log.names_at import CatalogNames
 from icecore.engine.log.store import EventStore
-from icecore.engine.server.feed.logged_commits import named_commits, shown_event
+from icecore.engine.server.feed.logged_commits import named_commits, names_at, shown_event
 from icecore.engine.server.feed.logged_operations import namespace_of, object_uuid, operation_type
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call, levels
@@ -39,7 +38,7 @@ def query_events(call: Call) -> Answer:
     types, objects = get_list(asked, "operation-types", "the request", []), _objects(asked)
     found: list[dict[str, Any]] = []
     reached, time = asked["after"], 0
-    names, up_to = CatalogNames.at(store, reached).by_stream, None if call.past is None else call.past.position
+    names, up_to = names_at(store, reached), None if call.past is None else call.past.position
     for commit in named_commits(store, names, reached, up_to):
         events = [shown_event(e, name, len(commit)) for e, name in commit if _is_asked(e, name, types, objects)]
         if found and len(found) + len(events) > min(size, MOST):

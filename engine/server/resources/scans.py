@@ -37,8 +37,11 @@ def fetch_plan(call: Call) -> Answer:
 
 
 def cancel_plan(call: Call) -> Answer:
-    """Lets a plan go; nothing is held that its plan tasks need."""
-    call.serving.plans.drop(call.names["plan_id"])
+    """Lets a plan of the table go; nothing is held that its plan tasks need. Whoever asks again is told the same."""
+    table = call.shown.load_table(call.table)
+    held = call.serving.plans.find(call.names["plan_id"])
+    if held is not None and held.stream == table._state.stream:
+        call.serving.plans.drop(call.names["plan_id"])
     return NO_CONTENT
 
 

@@ -72,7 +72,7 @@ def test_tables_made_while_the_log_is_followed_have_their_names_from_then_on(cat
 
 
 def test_who_follows_all_gets_what_has_no_name_too(rest: RestClient, catalog: icecore.Catalog) -> None:
-    """Purges and what was forgotten, as in pages."""
+    """What was forgotten, as in pages. A purge is known by the name that the table had, to followers of that too."""
     make_table(rest, properties={"owner": "Jane Doe"})
     catalog.load_table("ns.t").remove_properties("owner")
     catalog.drop_table("ns.t", purge=True)
@@ -80,6 +80,11 @@ def test_who_follows_all_gets_what_has_no_name_too(rest: RestClient, catalog: ic
     pages = [e["x-icecore-position"] for e in rest.post("/v1/events", {}).json["events"]]
     with followed(rest, "?after=0") as lines:
         assert ids(lines, len(pages)) == pages == list(range(1, 7))
+    purge, asked = 5, {"catalog-objects": [{"reference-type": "namespace", "namespace": ["ns"]}]}
+    with followed(rest, f"?after={purge - 1}&namespace=ns&table=t") as lines:
+        assert ids(lines, 1) == [purge]
+    [*_, last] = rest.post("/v1/events", asked).json["events"]
+    assert last["x-icecore-position"] == purge and last["operation"]["identifier"] == {"namespace": ["ns"], "name": "t"}
 
 
 def test_streams_end_where_they_were_asked_to_and_wrong_positions_are_refused(

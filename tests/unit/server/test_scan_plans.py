@@ -132,6 +132,10 @@ def test_a_scan_that_makes_no_sense_is_a_bad_request(rest: RestClient, asked: di
 def test_plans_are_fetched_again_by_their_ids_until_they_are_let_go(rest: RestClient) -> None:
     made = rest.post(PLAN, {"filter": ID_IS_9}).json
     path = f"{PLAN}/{made['plan-id']}"
+    elsewhere = path.replace("/tables/t/", "/tables/empty/")
+    assert rest.ask("DELETE", elsewhere).status == 204 and rest.get(elsewhere).status == 404, (
+        "who may read another table"
+    )
     assert rest.get(path).json == made
     assert rest.ask("DELETE", path).status == rest.ask("DELETE", path).status == 204
     assert rest.get(path).error[:2] == (404, "NoSuchPlanIdException")
