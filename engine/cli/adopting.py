@@ -7,7 +7,7 @@ import click
 from icecore.engine.catalog.resolve_conflict import KEEPS, LOG
 from icecore.engine.cli.settings import Settings, make_namespace, namespace_option
 from icecore.engine.cli.texts import pairs
-from icecore.engine.cli.verbs import agree, change_command, dry_run_option
+from icecore.engine.cli.verbs import agree, change_command, dry_run_option, key_option, made_before
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.display.output import counted
 from icecore.engine.display.table_text import TableText
@@ -35,6 +35,7 @@ from icecore.engine.display.view_text import ViewText
 @click.option("--overwrite", is_flag=True, help="Drop a table that has the name, in the same commit.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @namespace_option
+@key_option
 def register(
     settings: Settings,
     name: str,
@@ -44,6 +45,7 @@ def register(
     overwrite: bool,
     yes: bool,
     create_namespace: bool,
+    key: str | None,
     message: str | None,
     author: str | None,
 ) -> None:
@@ -58,13 +60,19 @@ def register(
         if create_namespace:
             make_namespace(catalog, name)
         if view:
-            seen = ViewText(catalog.register_view(name, location, message=message, author=author))
+            seen = ViewText(catalog.register_view(name, location, message=message, author=author, idempotency_key=key))
             settings.print_record(seen.as_dict(), f"registered the view {seen.name}")
             return
-        if overwrite and catalog.table_exists(name):
+        if overwrite and made_before(catalog, key) is None and catalog.table_exists(name):
             agree([f"would drop {name}, which has the name now; `icecore undrop` gives it back under another"], yes=yes)
         registered = catalog.register_table(
-            name, location, overwrite=overwrite, location_mapping=mapping or None, message=message, author=author
+            name,
+            location,
+            overwrite=overwrite,
+            location_mapping=mapping or None,
+            message=message,
+            author=author,
+            idempotency_key=key,
         )
         text = TableText(registered)
         files = counted(text.total("data-files") or 0, "data file")
@@ -87,6 +95,7 @@ def register(
 @click.option("--beside", is_flag=True, help="Leave the folder as it is: new files go elsewhere, and none is deleted.")
 @click.option("--property", "properties", metavar="KEY=VALUE", multiple=True, callback=pairs, help="May be repeated.")
 @namespace_option
+@key_option
 @dry_run_option
 def migrate(
     settings: Settings,
@@ -95,6 +104,7 @@ def migrate(
     beside: bool,
     properties: dict[str, str],
     create_namespace: bool,
+    key: str | None,
     dry_run: bool,
     message: str | None,
     author: str | None,
@@ -107,7 +117,15 @@ def migrate(
         if create_namespace:
             make_namespace(catalog, table)
         make = catalog.snapshot_table if beside else catalog.migrate_table
-        made = make(folder, table, properties=properties, message=message, author=author, dry_run=dry_run)
+        made = make(
+            folder,
+            table,
+            properties=properties,
+            message=message,
+            author=author,
+            idempotency_key=key,
+            dry_run=dry_run,
+        )
         if isinstance(made, CatalogDryRun):
             files = sum(len(p.added_files) for p in made.parts)
             settings.print_record(
@@ -124,13 +142,16 @@ def migrate(
 @click.option(
     "--keep", type=click.Choice(KEEPS), required=True, help="Whose state goes on: the log's, or the other engine's."
 )
-def resolve(settings: Settings, table: str, keep: str, message: str | None, author: str | None) -> None:
+@key_option
+def resolve(
+    settings: Settings, table: str, keep: str, key: str | None, message: str | None, author: str | None
+) -> None:
     """End a conflict with another engine's commit.
 
     It is for commits that do not follow the log, as where the log holds some that were never published. The other side
     stays in the log.
     """
     with settings.write() as catalog:
-        text = TableText(catalog.resolve(table, keep, message=message, author=author))
+        text = TableText(catalog.resolve(table, keep, message=message, author=author, idempotency_key=key))
         side = "the log" if keep == LOG else "the other engine"
         settings.print_record(text.as_dict(), f"resolved {text.name}: it goes on from {side}")

@@ -53,9 +53,16 @@ def drop(
     shown=("icecore unregister shop.taken_too --dry-run", "icecore unregister shop.taken_too -y -m 'to the lake'")
 )
 @click.argument("table")
+@key_option
 @risk_options
 def unregister(
-    settings: Settings, table: str, dry_run: bool, yes: bool, message: str | None, author: str | None
+    settings: Settings,
+    table: str,
+    key: str | None,
+    dry_run: bool,
+    yes: bool,
+    message: str | None,
+    author: str | None,
 ) -> None:
     """Drop a table for another catalog to register.
 
@@ -63,15 +70,17 @@ def unregister(
     `icecore undrop` takes it back.
     """
     with settings.write() as catalog:
-        catalog.unregister_table(table, dry_run=True)
-        would = f"would unregister {table}: {_held(catalog, table)}"
-        location = catalog.load_table(table).metadata_location
-        if dry_run:
-            settings.print_record({"name": table, "position": None, "metadata_location": location}, would)
-            return
-        agree([would], yes=yes)
-        location = catalog.unregister_table(table, message=message, author=author).metadata_location
-        position = catalog.position
+        done = None if dry_run else made_before(catalog, key)
+        if done is None:
+            catalog.unregister_table(table, dry_run=True)
+            would = f"would unregister {table}: {_held(catalog, table)}"
+            if dry_run:
+                location = catalog.load_table(table).metadata_location
+                settings.print_record({"name": table, "position": None, "metadata_location": location}, would)
+                return
+            agree([would], yes=yes)
+        told = catalog.unregister_table(table, message=message, author=author, idempotency_key=key)
+        location, position = told.metadata_location, catalog.position if done is None else done.position
     settings.print_record(
         {"name": table, "position": position, "metadata_location": location}, f"unregistered {table}: {location}"
     )

@@ -202,7 +202,7 @@ def live_deletes(entries: str, columns: Mapping[str, str]) -> str:
 
 
 def path_key(path: str) -> str:
-    """What is the same for all spellings of a path, which is an expression of SQL."""
+    """The text that is the same for all spellings of a path, as an expression of SQL."""
     return query(DELETES, "path_key", path=path)
 
 

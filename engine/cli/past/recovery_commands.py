@@ -9,7 +9,7 @@ import click
 
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
 from icecore.engine.cli.texts import TIMES, moment
-from icecore.engine.cli.verbs import agree, examples, risk_options
+from icecore.engine.cli.verbs import agree, examples, key_option, made_before, risk_options
 from icecore.engine.display.output import row_lines
 from icecore.engine.errors import CommitConflictError
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.command(epilog=examples("icecore undo --actor bob --dry-run"))
 @click.argument("name", required=False)
 @click.option("--actor", metavar="NAME", help="Whose last commit; yours else.")
+@key_option
 @risk_options
 @commit_options
 @common_options
@@ -28,6 +29,7 @@ def undo(
     settings: Settings,
     name: str | None,
     actor: str | None,
+    key: str | None,
     dry_run: bool,
     yes: bool,
     message: str | None,
@@ -37,12 +39,19 @@ def undo(
 
     By a new commit. The next undo undoes the commit before; to have back what was undone, revert the undo's position.
     """
-    _run(settings, dry_run, yes, lambda c, dry: c.undo(name, actor=actor, message=message, author=author, dry_run=dry))
+    _run(
+        settings,
+        key,
+        dry_run,
+        yes,
+        lambda c, dry: c.undo(name, actor=actor, message=message, author=author, idempotency_key=key, dry_run=dry),
+    )
 
 
 @click.command(epilog=examples("icecore revert 4 --dry-run"))
 @click.argument("position", type=click.IntRange(min=1))
 @click.option("--through", metavar="POSITION", type=click.IntRange(min=1), help="Undo all commits up to this one too.")
+@key_option
 @risk_options
 @commit_options
 @common_options
@@ -51,6 +60,7 @@ def revert(
     settings: Settings,
     position: int,
     through: int | None,
+    key: str | None,
     dry_run: bool,
     yes: bool,
     message: str | None,
@@ -62,9 +72,12 @@ def revert(
     """
     _run(
         settings,
+        key,
         dry_run,
         yes,
-        lambda c, dry: c.revert(position, through=through, message=message, author=author, dry_run=dry),
+        lambda c, dry: c.revert(
+            position, through=through, message=message, author=author, idempotency_key=key, dry_run=dry
+        ),
     )
 
 
@@ -74,6 +87,7 @@ def revert(
 @click.argument("name", required=False)
 @click.option("--to", metavar="POSITION|TIME", required=True, help=f"A position of the log, or a time, as {TIMES}.")
 @click.option("--namespace", metavar="NAME", help="Restore all in this namespace.")
+@key_option
 @risk_options
 @commit_options
 @common_options
@@ -83,6 +97,7 @@ def restore(
     name: str | None,
     to: str,
     namespace: str | None,
+    key: str | None,
     dry_run: bool,
     yes: bool,
     message: str | None,
@@ -96,19 +111,24 @@ def restore(
     then = moment(to)
     _run(
         settings,
+        key,
         dry_run,
         yes,
-        lambda c, dry: c.restore(then, table=name, namespace=namespace, message=message, author=author, dry_run=dry),
+        lambda c, dry: c.restore(
+            then, table=name, namespace=namespace, message=message, author=author, idempotency_key=key, dry_run=dry
+        ),
     )
 
 
-def _run(settings: Settings, dry_run: bool, yes: bool, call: Callable[[Catalog, bool], Any]) -> None:
+def _run(settings: Settings, key: str | None, dry_run: bool, yes: bool, call: Callable[[Catalog, bool], Any]) -> None:
     """Makes the call, once it is agreed to, and prints the events that it made; of a dry run what they would be.
 
+    What was made under the key before is told again.
     Raises CommitConflictError, also where others committed while it was asked; Refused, Abort.
     """
     with settings.write() as catalog:
-        if dry_run or not yes:
+        done = made_before(catalog, key)
+        if dry_run or (done is None and not yes):
             foretold = _foretold(call(catalog, True))
             if dry_run or not foretold:
                 _tell(settings, {"dry_run": dry_run, "position": None, "events": foretold}, "would be:")
@@ -117,9 +137,9 @@ def _run(settings: Settings, dry_run: bool, yes: bool, call: Callable[[Catalog, 
             agree(["would be:", *_lines(settings, foretold)], yes=False)
             if catalog.position != seen:
                 raise CommitConflictError(f"others committed since position {seen}; nothing was done: look again")
-        end = catalog.position
+        end = catalog.position if done is None else done.position - 1
         outcome = call(catalog, False)
-        made = _made(catalog, end)
+        made = _made(catalog, end, outcome)
     _tell(settings, {"dry_run": False, "position": outcome, "events": made}, f"done, at position {outcome}:")
 
 
@@ -143,6 +163,6 @@ def _foretold(outcome: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _made(catalog: Catalog, end: int) -> list[dict[str, Any]]:
-    rows = catalog.log(after=end).select(["position", "name", "kind", "changes"]).to_pylist()
+def _made(catalog: Catalog, after: int, last: int) -> list[dict[str, Any]]:
+    rows = catalog.log(after=after, up_to=last).select(["position", "name", "kind", "changes"]).to_pylist()
     return list(rows)

@@ -468,8 +468,9 @@ def test_what_is_dropped_comes_back_or_goes_for_good(run: Run, run_json: RunJson
     assert [e["message"] for e in run_json("log") if e["changes"].startswith("purge: ")] == ["asked to"]
 
 
-def test_names_are_changed_once_under_a_key(run: Run, run_json: RunJson, warehouse: Path) -> None:
+def test_names_are_changed_once_under_a_key(run: Run, run_json: RunJson, tmp_path: Path) -> None:
     """Called again, after the change was undone too, a command says what it said and asks nothing."""
+    hive = tmp_path / "hive"
     commands = [
         ("namespace", "create", "a"),
         ("create", "a.t", "--schema", "id long"),
@@ -480,11 +481,18 @@ def test_names_are_changed_once_under_a_key(run: Run, run_json: RunJson, warehou
         ("drop", "a.w", "--yes"),
         ("drop", "a.t", "--yes"),
         ("namespace", "drop", "a", "--yes"),
+        ("undo", "--yes"),
+        ("revert", "8", "--yes"),
+        ("restore", "a.w", "--to", "6", "--yes"),
+        ("unregister", "a.t", "--yes"),
+        ("migrate", str(hive), "a.hive"),
     ]
+    (hive / "day=2024-01-05").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1]}), hive / "day=2024-01-05" / "a.parquet")
     run("init")
     said = [run_json(*command, "--key", f"k{number}") for number, command in enumerate(commands)]
     events = len(run_json("log"))
-    for number in (0, 3, 4, 5, 6, 7, 8):
+    for number in (0, *range(3, len(commands))):
         asked = [word for word in commands[number] if word != "--yes"]
         assert run_json(*asked, "--key", f"k{number}") == said[number]
     assert run_json("create", "a.t", "--schema", "id long", "--key", "k1")["name"] == "a.t"
