@@ -30,10 +30,11 @@ demo: $(READY)
 	@rm -rf demo-warehouse
 	@$(BIN)/icecore demo
 
-# Spark starts in half the time with an archive of its classes, which is made once.
+# Spark starts in half the time with an archive of its classes, which is made once. Three workers keep two cores busy:
+# what Spark's tests do is to wait for a third of their time.
 test: check
 	@$(BIN)/python tests/spark_jvm.py
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 check: $(TOOLS)
 	$(BIN)/ruff format --check .
