@@ -215,3 +215,15 @@ def test_rewritten_manifests_cover_partitions_in_order_and_count_what_they_did(t
         table.rewrite_manifests()
         assert table.current_snapshot() == after
         assert catalog.verify().ok
+
+
+def test_RL2_files_that_an_upgraded_table_keeps_in_a_new_manifest_take_row_ids_too(tmp_path: Path) -> None:
+    """The entries of a manifest that a v2 table's delete wrote anew are EXISTING, and without row ids until then."""
+    with icecore.open(tmp_path / "warehouse") as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", SCHEMA, partition_spec=["s"], format_version=2)
+        table.append(data([0, 1, 2]))
+        table.delete("s = 'a'")
+        table.upgrade(3)
+        table.append(data([3, 4]))
+        assert sorted(row[ROW_ID] for row in lineage(table)) == list(range(table.metadata.next_row_id or 0))
