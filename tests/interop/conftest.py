@@ -17,7 +17,8 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
-spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+small = {"spark.ui.enabled": "false", "spark.buffer.pageSize": "1m"}
+spark = SparkSession.builder.remote("local[2]").config(map=small).getOrCreate()
 print("ready", DefaultChannelBuilder.default_port(), os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"], flush=True)
 sys.stdin.read()
 spark.stop()
@@ -34,8 +35,9 @@ def spark() -> Iterator[Any]:
     if not java_available():
         pytest.skip("no Java 17 or later")
     spark_jvm.remember_classes()
-    # Where each function of a Column was called is noted for messages of errors, by six calls of the JVM.
-    quick = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
+    # Where each function of a Column was called is noted for messages of errors, by six calls of the JVM. The hash
+    # table of a broadcast join takes a page, of 64 MB else, and stays as long as Python knows the DataFrame.
+    quick = {"spark.python.sql.dataFrameDebugging.enabled": "false", "spark.buffer.pageSize": "1m"}
     started = session("icecore-tests", spark__sql__shuffle__partitions=4, **quick)
     # Another test of this process may have left one, which is this one then.
     started.conf.set("spark.sql.shuffle.partitions", "4")
