@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import frozen
+from attrs import evolve, frozen
 
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.formats import avro_blocks, manifest_layout
@@ -51,6 +51,7 @@ from icecore.engine.formats.manifest_avro import check_entries, decode_manifest_
 from icecore.engine.formats.manifest_layout import EntryLayout, PartitionColumn
 from icecore.engine.spec import single_value
 from icecore.engine.spec.partition import PartitionSpec
+from icecore.projections.entries import fixed_lengths
 
 BYTES_AT_ONCE = 2**19
 MANIFESTS_AT_ONCE = 1_000
@@ -129,6 +130,25 @@ def _decoded(
     flat = _flatten(layout, left_out)
     if flat is None:
         return None
+    if not fixed_lengths.fixed_columns(layout):
+        return _by_layout(manifests, layout, flat)
+    # Each by itself, as those written alike may be of two writers.
+    return _of_either_form(manifests, layout, left_out) if len(manifests) == 1 else None
+
+
+def _of_either_form(manifests: list[_Manifest], layout: EntryLayout, left_out: frozenset[str]) -> list[pa.Table] | None:
+    """The entries by the form of partition values of fixed length that fits them: see `fixed_lengths`."""
+    flat = _flatten(layout, left_out - {"value_counts"}) or []
+    longer = [evolve(f, avro_type=fixed_lengths.type_as_bytes(layout, f.column, f.avro_type)) for f in flat]
+    with contextlib.suppress(CorruptFileError):
+        found = _by_layout(manifests, fixed_lengths.as_bytes(layout), longer)
+        if found is not None and fixed_lengths.fit(found[0], layout):
+            return found
+    return _by_layout(manifests, layout, flat)
+
+
+def _by_layout(manifests: list[_Manifest], layout: EntryLayout, flat: list[_FlatField]) -> list[pa.Table] | None:
+    where, spec_id = manifests[0].where, manifests[0].spec_id
     blocks = [list(avro_blocks.read_blocks(m.data, m.header, m.where)) for m in manifests]
     leaves = _decode(blocks, flat, where)
     if leaves is None:

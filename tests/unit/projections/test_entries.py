@@ -195,6 +195,32 @@ def test_M9_partition_values_of_every_avro_type(
     assert found == [[(1000, None if v is None else expected)] for v in values]
 
 
+def test_fixed_partition_values_with_their_length_before_them_are_read() -> None:
+    """Java writes them so, though its schema says fixed; by the schema the first has another number of rows.
+
+    What is written by the schema stays, though a value of it begins as if its length were told.
+    """
+    counts = field("value_counts", 109, int_map(119, 120, "long"))
+    fixed: Any = {"type": "fixed", "name": "f", "size": 2}
+
+    def of_type(kind: Any) -> Schema:
+        return entry_schema(counts, partition=(field("x", 1000, ["null", kind]),))
+
+    def read(written: Any, values: list[bytes | None], rows: int) -> list[tuple[Any, int]]:
+        entries = [row({"x": v}, record_count=rows, value_counts=[{"key": 1, "value": rows}]) for v in values]
+        header = avro_blocks.read_header(data := container(of_type(written), entries), "m")
+        blocks = avro_blocks.read_blocks(data, header, "m")
+        file = avro_blocks.write_container(
+            {"avro.schema": json.dumps(of_type(fixed))}, blocks, codec="null", sync_marker=SYNC
+        )
+        (found,) = decode_manifests([("m", file, 4)])
+        return [(dict(e["partition"])[1000], e["record_count"]) for e in found.to_pylist()]
+
+    assert read("bytes", [b"a\xd5"], 45) == [(b"a\xd5", 45)]
+    assert read("bytes", [b"ab", None, b"cd"], 3) == [(b"ab", 3), (None, 3), (b"cd", 3)]
+    assert read(fixed, [b"\x04b"], 8000) == [(b"\x04b", 8000)]
+
+
 @examples(30, new=350)
 @given(st.lists(st.none() | st.binary(min_size=5, max_size=5)))
 def test_M9_decimals_get_the_fewest_bytes(values: list[bytes | None]) -> None:
