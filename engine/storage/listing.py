@@ -50,7 +50,9 @@ class LocationIndex:
     def of(self, location: str) -> set[Place]:
         """All places that a location may mean: as it is written, percent-decoded, and behind symbolic links."""
         target = self.storage.resolve(location)
-        return {place for text in {target, unquote(target)} for place in self._spellings(text)}
+        # Decoded, a partition's `%00` is what no file can be named.
+        texts = {text for text in (target, unquote(target)) if "\0" not in text}
+        return {place for text in texts for place in self._spellings(text)}
 
     def _spellings(self, target: str) -> Iterator[Place]:
         path = local_path(target)

@@ -40,7 +40,8 @@ def partitions(
     delete files. Raises CorruptFileError or StorageError where a manifest can't be read.
     """
     metadata = state.metadata
-    is_partitioned = any(not s.is_unpartitioned for s in metadata.partition_specs)
+    # As in Java and PyIceberg a field that is void is one.
+    is_partitioned = any(s.fields for s in metadata.partition_specs)
     fields = [pa.field(n, kind, nullable=False) for n, (_, kind) in _COUNTS.items()]
     fields += [("last_updated_at", pa.timestamp("ms")), ("last_updated_snapshot_id", pa.int64())]
     stats_schema = partition_stats_schema(metadata)

@@ -230,6 +230,7 @@ def test_places() -> None:
 
     assert same("/a/b", "file:/a/b") and same("/a//b", "file:///a/./b")
     assert same("/a/x y", f"file:///a/{quote('x y')}") and same("/a/Ü", "/a/" + unicodedata.normalize("NFD", "Ü"))
+    assert same("/a/s=%00/x", "file:/a/s=%00/x")
     assert same("s3://b/k/x", "s3a://b/k//x") and same("s3n://b/k", "s3://b/k")
     assert not same("s3://b/k", "s3://c/k") and not same("/a/b", "/a/c") and not same("gs://b/k", "s3://b/k")
     assert same("s3://b/k", "s3://c/k", LocationIndex(Storage(), authorities={"c": "b"}))

@@ -11,12 +11,12 @@ from core_tables import make_table, pyiceberg_catalog, rows
 import icecore
 
 
-@pytest.mark.parametrize("spec", [[], ["name"], ["bucket(2, id)", "name"]])
+@pytest.mark.parametrize("spec", [[], ["name"], ["void(name)"], ["bucket(2, id)", "name"]])
 @pytest.mark.parametrize("format_version", [1, 2, 3])
 def test_they_equal_pyiceberg_s(
     catalog: icecore.Catalog, warehouse: Path, spec: list[str], format_version: int
 ) -> None:
-    """Counts, sizes and last updates, with position deletes, without partitions and with a partition that went."""
+    """Counts, sizes and last updates, with position deletes, without partitions, with a void one and one that went."""
     properties = {"write.delete.mode": "merge-on-read"} if format_version == 2 else {}
     table = make_table(catalog, partition_spec=spec, format_version=format_version, properties=properties)
     table.append(rows(1, 2, 3))
