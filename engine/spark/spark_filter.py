@@ -22,7 +22,7 @@ from icecore.engine.expression.nodes import (
 )
 from icecore.engine.expression.strings import like_parts
 from icecore.engine.spark.spark_sql_text import literal, text_literal
-from icecore.engine.spec.types import FLOATING_TYPES
+from icecore.engine.spec.types import FLOATING_TYPES, DateType, TimestamptzType, Type
 
 _COMPARISONS = {
     PredicateOperator.LT: "<",
@@ -33,6 +33,8 @@ _COMPARISONS = {
     PredicateOperator.NOT_EQ: "<>",
 }
 _ESCAPE = "~"
+_YEAR_1900 = -25567
+_US_PER_DAY = 86_400_000_000
 
 
 def to_spark_sql(bound: Expression, column: Callable[[BoundTerm], str]) -> str:
@@ -62,6 +64,7 @@ def to_spark_sql(bound: Expression, column: Callable[[BoundTerm], str]) -> str:
 
 
 def _predicate(op: PredicateOperator, term: BoundTerm, literals: Sequence[Any], value: str) -> str:
+    value = _not_pushed(term.result_type, literals, value)
     match op:
         case PredicateOperator.IS_NULL:
             return f"({value} IS NULL)"
@@ -92,6 +95,20 @@ def _predicate(op: PredicateOperator, term: BoundTerm, literals: Sequence[Any], 
             return f"({value} {_COMPARISONS[op]} {literal(term.result_type, literals[0])})"
         case _:
             assert_never(op)
+
+
+def _not_pushed(kind: Type, literals: Sequence[Any], value: str) -> str:
+    """The value, such that Spark skips no row groups by it where it would do so by another literal.
+
+    It takes literals for those of the Julian calendar: see `PlannedParquet.java`.
+    """
+    match kind:
+        case DateType() if any(v < _YEAR_1900 for v in literals):
+            return f"date_add({value}, 0)"
+        case TimestamptzType() if any(v < _YEAR_1900 * _US_PER_DAY for v in literals):
+            return f"timestampadd(MICROSECOND, 0, {value})"
+        case _:
+            return value
 
 
 def _in(op: PredicateOperator, term: BoundTerm, literals: Sequence[Any], value: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 from expression_cases import VALUES, literal_texts  # noqa: E402
 from pyspark.sql import types as T  # noqa: E402
-from spark_tables import STORAGE, metadata_of, schema_of, tasks_of  # noqa: E402
+from spark_tables import STORAGE, metadata_of, schema_of, tasks_of, write  # noqa: E402
 
 from icecore.engine.data.arrow.arrow_values import to_array  # noqa: E402
 from icecore.engine.data.write.write_rows import write_data_files  # noqa: E402
@@ -27,13 +28,21 @@ from icecore.engine.expression.sql.parse import parse_filter  # noqa: E402
 from icecore.engine.spark.read.scan_to_spark import read_tasks  # noqa: E402
 from icecore.engine.spark.read.stored_arrow import stored_array  # noqa: E402
 from icecore.engine.spark.relation.catalyst_filter import exact_filter_of, filter_of  # noqa: E402
-from icecore.engine.spark.relation.java_classes import planned_relations  # noqa: E402
+from icecore.engine.spark.relation.java_classes import ENABLED, planned_relations  # noqa: E402
 from icecore.engine.spark.spark_filter import to_spark_sql  # noqa: E402
 from icecore.engine.spark.spark_sql_text import quote  # noqa: E402
 from icecore.engine.spark.spark_types import stored_type  # noqa: E402
 from icecore.engine.spec.partition import UNPARTITIONED  # noqa: E402
 from icecore.engine.spec.schema import Schema  # noqa: E402
-from icecore.engine.spec.types import FLOATING_TYPES, LongType, PrimitiveType, StringType, UUIDType  # noqa: E402
+from icecore.engine.spec.types import (  # noqa: E402
+    FLOATING_TYPES,
+    DateType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestamptzType,
+    UUIDType,
+)
 
 NAME = "a `name` it's"
 CONDITIONS = 60
@@ -187,3 +196,26 @@ def test_filters_that_spark_pushes_down_lose_no_row(spark: Any, tmp_path: Path, 
         if sorted(r.id for r in found if r.i == i) != expected(bound, column_type)
     ]
     assert not wrong
+
+
+def test_values_that_the_julian_calendar_lacks_are_found(either_way: Any, tmp_path: Path) -> None:
+    """Spark gives filters to its Parquet reader by that calendar, in which ten days of 1582 are others.
+
+    A condition said in Spark is its own affair by public API.
+    """
+    schema = schema_of((1, "day", DateType()), (2, "moment", TimestamptzType()))
+    day, moment = dt.date(1582, 10, 14), dt.datetime(1582, 10, 10, 12, tzinfo=dt.UTC)
+    tasks = tasks_of(write(tmp_path, schema, {"day": [day], "moment": [moment]}))
+    conditions = ["day = DATE '1582-10-14'", "day IN (DATE '1582-10-14', DATE '2000-01-01')"]
+    conditions.append("moment >= TIMESTAMP '1582-10-10 12:00:00+00:00' AND day > DATE '1500-01-01'")
+
+    def read(text: str) -> Any:
+        bound = bind(parse_filter(text), schema)
+        return read_tasks(
+            either_way, tasks, projection=schema, metadata=metadata_of(schema), storage=STORAGE, filter=bound
+        )
+
+    for text in conditions:
+        assert len(read(text).collect()) == 1, text
+        if either_way.conf.get(ENABLED) == "true":
+            assert len(read("TRUE").where(text).collect()) == 1, text

@@ -8,7 +8,6 @@ import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
-import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.types.DataType$;
 import org.apache.spark.sql.types.StructType;
 
@@ -52,7 +51,7 @@ public class PlannedRelations {
         constantType,
         dataType,
         scala.Option.empty(),
-        new ParquetFileFormat(),
+        new PlannedParquet(),
         org.apache.spark.api.python.PythonUtils.toScalaMap(lines(options)),
         pinned);
     return session.baseRelationToDataFrame(relation);

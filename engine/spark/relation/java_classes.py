@@ -17,7 +17,7 @@ from icecore.engine.spark.pyspark_api import SparkSession
 
 ENABLED = "spark.icecore.plannedFiles.enabled"
 FILTER_TEXT = Path(__file__).with_name("FilterText.java")
-_NAMES = ("FilePruning", "PlannedFiles", "DeletedRows", "PlannedRelations")
+_NAMES = ("FilePruning", "PlannedFiles", "PlannedParquet", "DeletedRows", "PlannedRelations")
 _SOURCES = (FILTER_TEXT, *(Path(__file__).with_name(f"{name}.java") for name in _NAMES))
 _log = logging.getLogger(__name__)
 _lock = Lock()
