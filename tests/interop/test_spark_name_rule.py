@@ -83,6 +83,21 @@ def test_a_column_of_another_case_is_the_same(spark: Any, warehouse: Path, table
     assert len(rows(table)) == 3
 
 
+def test_columns_that_differ_in_case_alone_are_told_apart(spark: Any, catalog: icecore.Catalog) -> None:
+    """In changes whose own words name neither, whichever of them are keys."""
+    schema = pa.schema([("id", pa.int64()), ("k", pa.int64()), ("name", pa.string()), ("Name", pa.string())])
+    table = catalog.create_table("ns.t", schema, format_version=3)
+    table.append([{"id": i, "k": 1, "name": "a", "Name": "B"} for i in (1, 2)])
+    table.spark.update({"k": "k + 1", "Name": "'C'"}, "id = 1")
+    source = spark.createDataFrame([(2, "a", "D"), (3, "e", "F")], ["id", "name", "Name"])
+    assert table.spark.upsert(source, ["id"]).rows_updated == 1
+    assert table.spark.upsert(source, ["id", "Name"]).rows_updated == 0
+    merge = table.spark.merge(source, ["id", "name"]).when_matched_update({"k": "target.k * 10"})
+    merge.when_not_matched_insert_all().commit()
+    found = [(r["id"], r["k"], r["name"], r["Name"]) for r in rows(table)]
+    assert found == [(1, 2, "a", "C"), (2, 10, "a", "D"), (3, None, "e", "F")]
+
+
 def test_keys_of_sql_are_told_in_any_case(spark: Any, catalog: icecore.Catalog, table: icecore.Table) -> None:
     icecore.spark.catalog(spark, catalog, name="anycase")
     spark.sql(

@@ -8,7 +8,6 @@ from icecore.engine.spark.pyspark_api import Column
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_conform import stored_sql
-from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_types import shown_type
 from icecore.engine.spec.types import (
     DecimalType,
@@ -34,11 +33,11 @@ def differs(field: NestedField, found: T.StructField, names: MergeNames) -> Colu
     source's column doesn't fit the table's.
     """
     given, wanted, case_sensitive = found.dataType, field.field_type, names.case_sensitive
-    stored = stored_sql(quote(names.source, found.name), given, field, case_sensitive=case_sensitive)
+    stored = stored_sql(names.theirs(found.name), given, field, case_sensitive=case_sensitive)
     if not _is_comparable(given, wanted, case_sensitive):
         return F.lit(True)
     compared = Compared(wanted, given, case_sensitive)
-    mine, theirs = F.expr(compared.mine(quote(names.target, field.name))), F.expr(compared.theirs(stored))
+    mine, theirs = F.expr(compared.mine(names.mine(field.name))), F.expr(compared.theirs(stored))
     same = mine.eqNullSafe(theirs)
     if any(isinstance(f.field_type, (FloatType, DoubleType)) for f in walk((field,))):
         # The text tells both zeros apart; of other types than the table's it would be another one.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spark.change.assignments import Assignments, Value
+from icecore.engine.spark.change.own_names import own_names
 from icecore.engine.spark.pyspark_api import Column
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.read.frame_columns import shown_primitive_sql
@@ -45,7 +47,7 @@ class MergeClause:
     def assignments(self, names: MergeNames) -> Assignments:
         """The values of columns. Raises ValidationError where columns are unknown, or would lose nanoseconds."""
         if self.values is None:
-            found = {f: ((((), F.col(quote(names.source, c)))),) for f, c in names.common().items()}
+            found = {f: ((((), F.col(names.theirs(c)))),) for f, c in names.common().items()}
             assigned = Assignments(found)
         else:
             assigned = Assignments.of(self.values, names.schema, case_sensitive=names.case_sensitive)
@@ -60,7 +62,7 @@ class MergeClause:
         assigned, out = self.assignments(names), {}
         for f in names.schema.fields:
             if self.then is Then.UPDATE:
-                out[f.name] = assigned.column(f.name, F.col(quote(names.target, f.name)))
+                out[f.name] = assigned.column(f.name, F.col(names.mine(f.name)))
             elif f.name in assigned.by_column:
                 out[f.name] = assigned.column(f.name, F.lit(None))
             elif f.write_default is not None and f.field_type.is_primitive:
@@ -68,7 +70,7 @@ class MergeClause:
         return out
 
 
-@frozen
+@define(frozen=True, slots=False)
 class MergeNames:
     """The names that expressions know: of the table and the source, and of their columns."""
 
@@ -77,6 +79,23 @@ class MergeNames:
     schema: Schema
     source_columns: tuple[str, ...]
     case_sensitive: bool
+
+    def mine(self, column: str) -> str:
+        """SQL of a column of the table, which has its second name too where it has one."""
+        return quote(self.target, self._own_names_of_table.get(column, column))
+
+    def theirs(self, column: str) -> str:
+        """SQL of a column of the source, likewise."""
+        return quote(self.source, self.own_names.get(column, column))
+
+    @cached_property
+    def _own_names_of_table(self) -> Mapping[str, str]:
+        return own_names([f.name for f in self.schema.fields], case_sensitive=self.case_sensitive)
+
+    @cached_property
+    def own_names(self) -> Mapping[str, str]:
+        """The second names of columns of the source that have one."""
+        return own_names(self.source_columns, case_sensitive=self.case_sensitive)
 
     def common(self) -> dict[str, str]:
         """The columns of the table that the source has too, with its names of them.

@@ -17,7 +17,6 @@ from icecore.engine.spark.pyspark_api import Column, DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_conform import stored_sql
-from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_types import shown_type
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
@@ -46,7 +45,7 @@ def keys_condition(keys: Sequence[str], names: MergeNames, source: T.StructType,
     """
     others, out = source_keys(keys, names, source, is_upsert=is_upsert), F.lit(True)
     for key, other in others.items():
-        mine = F.expr(_compared(key, names, source).mine(quote(names.target, key)))
+        mine = F.expr(_compared(key, names, source).mine(names.mine(key)))
         out = out & (mine.eqNullSafe(other) if is_upsert else mine == other)
     return out
 
@@ -58,7 +57,7 @@ def source_keys(keys: Sequence[str], names: MergeNames, source: T.StructType, *,
         _check_key(key, common, names.schema)
     out = {}
     for key in keys:
-        value, compared = quote(names.source, common[key]), _compared(key, names, source)
+        value, compared = names.theirs(common[key]), _compared(key, names, source)
         if is_upsert:
             field = names.schema.find_field(key)
             value = stored_sql(value, compared.found, field, case_sensitive=names.case_sensitive)
@@ -91,7 +90,8 @@ def keys_filter(source: DataFrame, keys: Sequence[str], names: MergeNames, *, nu
     fields = [f for f in fields if isinstance(f.field_type, _ORDERED) and types[common[f.name]] == _shown(f)]
     if not fields:
         return TRUE
-    columns = [F.col(quote(common[f.name])).alias(f"k{i}") for i, f in enumerate(fields)]
+    source = source.alias(names.source)
+    columns = [F.col(names.theirs(common[f.name])).alias(f"k{i}") for i, f in enumerate(fields)]
     found = source.select(*columns).distinct().limit(MAX_VALUES + 1).toArrow()
     is_few = found.num_rows <= MAX_VALUES
     if not is_few:

@@ -27,13 +27,13 @@ from icecore.engine.spark.change.changed_rows import (
 from icecore.engine.spark.change.file_rewrite import FileRewrite
 from icecore.engine.spark.change.merge_clause import MergeClause, MergeNames, Then, When, check_clauses, condition_of
 from icecore.engine.spark.change.merge_keys import keys_condition, keys_filter, source_keys
+from icecore.engine.spark.change.own_names import with_own_names
 from icecore.engine.spark.change.position_tasks import IS_UPDATE, write_positions
 from icecore.engine.spark.change.target_rows import KEPT_ROW_ID, NUMBER, PATH, POSITION, TargetRows
 from icecore.engine.spark.change.written_rows import WrittenRows
 from icecore.engine.spark.name_rule import is_case_sensitive
 from icecore.engine.spark.pyspark_api import Column, DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
-from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_write import translated_spark_errors
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
@@ -67,7 +67,7 @@ class RowMerge:
         table; StorageError.
         """
         self.check()
-        with computed_once(self.source) as source:
+        with computed_once(self._told_apart) as source:
             if self.is_upsert:
                 self._check_unique(source)
             wanted = self._wanted(source)
@@ -91,7 +91,7 @@ class RowMerge:
         """Raises ValidationError where clauses or values don't fit, before any job; Spark's errors come as they are."""
         check_clauses(self.clauses)
         none = TargetRows(self.source.sparkSession, self.metadata, self.storage, ())
-        frames = self._new_rows(self._changes(none.rows(), self.source))
+        frames = self._new_rows(self._changes(none.rows(), self._told_apart))
         if frames:
             conformed(frames, self.metadata)
 
@@ -100,6 +100,11 @@ class RowMerge:
         case_sensitive = is_case_sensitive(self.source.sparkSession)
         columns = tuple(self.source.columns)
         return MergeNames(self.target_name, self.source_name, self.metadata.schema(), columns, case_sensitive)
+
+    @cached_property
+    def _told_apart(self) -> DataFrame:
+        """The source, in which columns have second names where they need them."""
+        return with_own_names(self.source, self._names.own_names)
 
     @cached_property
     def _condition(self) -> Column:
@@ -205,8 +210,9 @@ class RowMerge:
         assert isinstance(self.on, tuple), "keys have names"
         keys = source_keys(self.on, self._names, self.source.schema, is_upsert=True)
         with translated_spark_errors():
-            rows = source.alias(self.source_name).select(*(column.alias(key) for key, column in keys.items()))
-            counted = rows.groupBy(*(quote(key) for key in keys)).agg(F.count(F.lit(1)).alias(_COUNT))
+            columns = [column.alias(f"k{i}") for i, column in enumerate(keys.values())]
+            rows = source.alias(self.source_name).select(*columns)
+            counted = rows.groupBy(*rows.columns).agg(F.count(F.lit(1)).alias(_COUNT))
             twice = counted.where(F.col(_COUNT) > 1).limit(1).collect()
         if twice:
             text = ", ".join(f"{k}={twice[0][n]!r}" for n, k in enumerate(self.on))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 from attrs import evolve, frozen
 
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import Expression
+from icecore.engine.spark.change.own_names import own_names, with_own_names
+from icecore.engine.spark.name_rule import is_case_sensitive
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.read.scan_to_spark import read_tasks
@@ -41,7 +43,7 @@ class TargetRows:
             evolve(POS, name=POSITION),
             *([evolve(ROW_ID, name=KEPT_ROW_ID)] if self.has_row_ids else []),
         )
-        return read_tasks(
+        rows = read_tasks(
             self.session,
             self.tasks,
             projection=schema,
@@ -49,6 +51,13 @@ class TargetRows:
             storage=self.storage,
             filter=row_filter,
         )
+        return with_own_names(rows, self.own_names)
+
+    @property
+    def own_names(self) -> Mapping[str, str]:
+        """The second names of columns that have one, by which they are there too."""
+        columns = [f.name for f in self.metadata.schema().fields]
+        return own_names(columns, case_sensitive=is_case_sensitive(self.session))
 
     def numbered(self, frame: DataFrame) -> DataFrame:
         """The frame with NUMBER in place of PATH, as it shuffles faster; null where a row is none of the table."""
