@@ -250,6 +250,11 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
     }
 
     public MicroBatchStream toMicroBatchStream(String checkpoint) {
+      if (fields.length() > table.schema().length()) {
+        throw new IllegalArgumentException(
+            "a stream by a table's name has no metadata columns; format(\"icecore\") has those that its option columns "
+                + "names");
+      }
       return table.streams.read(options, fields, checkpoint);
     }
 
