@@ -163,7 +163,8 @@ class TableFolders:
         return {row["folder"]: row["location"] for row in rows if row["folder"] != ANYWHERE}
 
     def _put(self, stream: str, position: int, location: str, known: dict[str, str]) -> None:
-        for key in folder_keys(location):
+        # The outer one first, so that a replay finds the same ones: which key holds the other hangs on the name.
+        for key in sorted(folder_keys(location), key=len):
             if known.keys().isdisjoint(with_those_above([key])):
                 known[key] = location
                 self._run("put_folder", folder=key, stream=stream, location=location, position=position)

@@ -12,6 +12,7 @@ from odd_names import NAMES
 import icecore
 from icecore.engine.common.identifiers import MAX_FOLDER_NAME, folder_name
 from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, ValidationError
+from icecore.engine.log import table_folders
 
 
 def test_tables_of_any_name_live_in_the_warehouse(catalog: icecore.Catalog) -> None:
@@ -37,6 +38,20 @@ def test_tables_of_any_name_live_in_the_warehouse(catalog: icecore.Catalog) -> N
         again.rebuild()
         assert again.verify().problems == ()
     assert sorted(p.name for p in catalog.path.parent.iterdir()) == [catalog.path.name], "nothing beside the warehouse"
+
+
+def test_a_replay_finds_the_folders_of_a_name_whose_spellings_hold_one_another(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whichever order the spellings come, which differs by process."""
+    spellings = table_folders.folder_keys
+    monkeypatch.setattr(table_folders, "folder_keys", lambda location: sorted(spellings(location)))
+    catalog.create_table(("ns", "x/y=z"), SCHEMA)
+    monkeypatch.setattr(table_folders, "folder_keys", lambda location: sorted(spellings(location), reverse=True))
+    catalog.create_table(("ns", "x/y=w"), SCHEMA)
+    assert catalog.verify().problems == ()
+    monkeypatch.setattr(table_folders, "folder_keys", lambda location: sorted(spellings(location)))
+    assert catalog.verify().problems == ()
 
 
 def test_namespaces_of_any_name(catalog: icecore.Catalog) -> None:
