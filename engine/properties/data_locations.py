@@ -7,6 +7,7 @@ name; without partitioned paths the last bits and the name make one name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import mmh3
@@ -25,6 +26,9 @@ from icecore.engine.properties.table_properties import (
 _HASH_BITS = 20
 _FOLDER_BITS = 4
 _FOLDERS = 3
+_MOST_OF_A_NAME = 255
+"""The bytes that file systems allow the name of a folder to have."""
+_CUT_ESCAPE = re.compile("%.?$")
 
 
 @frozen
@@ -65,6 +69,7 @@ class DataLocations:
 
     def new(self, name: str, partition_path: str = "") -> str:
         """The location of a new file; the path of a partition is empty where there is none."""
+        partition_path = "/".join(map(_short_enough, partition_path.split("/")))
         if not self.is_hashed:
             return "/".join(p for p in (self.folder, partition_path, name) if p)
         if self.has_partitions and partition_path:
@@ -89,6 +94,14 @@ def folder_at(location: str, path: str | None, name: str) -> str:
     if not path:
         return f"{location}/{name}"
     return path.rstrip("/") if "://" in path or path.startswith(("/", "file:")) else f"{location}/{path.strip('/')}"
+
+
+def _short_enough(name: str) -> str:
+    """The name of a partition's folder, which says no more than where its files lie: a long one ends in its hash."""
+    if len(name.encode()) <= _MOST_OF_A_NAME:
+        return name
+    begin = name.encode()[: _MOST_OF_A_NAME - 9].decode(errors="ignore")
+    return f"{_CUT_ESCAPE.sub('', begin)}-{mmh3.hash(name, signed=False):08x}"
 
 
 def _hash_folders(name: str) -> str:

@@ -41,6 +41,16 @@ def test_names_are_those_of_pyiceberg(name: str, partition: str, is_hashed: bool
     assert DataLocations.of("s3://bucket/t/", properties).new(name, partition) == expected
 
 
+def test_a_value_longer_than_a_folders_name_has_a_folder(catalog: icecore.Catalog) -> None:
+    """Cut between escapes, and told from others by a hash; rows are found by the whole value."""
+    values = ["x" * 300, "x" * 299 + "y", "é" * 200, "x" * 253]
+    table = catalog.create_table("ns.t", SCHEMA, partition_spec=["s"])
+    table.append([{"id": n, "s": s} for n, s in enumerate(values)])
+    folders = [path.split("/")[-2] for path in table.files()["file_path"].to_pylist()]
+    assert len(set(folders)) == 4 and max(map(len, folders)) == 255
+    assert [table.scan(f"s = '{s}'").to_arrow()["id"].to_pylist() for s in values] == [[0], [1], [2], [3]]
+
+
 @pytest.mark.parametrize(
     "name, bits",
     [
