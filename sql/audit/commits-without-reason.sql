@@ -1,11 +1,12 @@
 -- rule: commits-without-reason
 -- severity: note
--- finds: Commits to a table that name no author or give no reason; those that expire snapshots have their own rule.
+-- finds: Commits to a table that name no author or give no reason, other engines' too; those that expire snapshots have
+--   their own rule.
 -- mend: Give them a message; icecore.require-message = true has the table refuse commits without one.
 WITH silent AS (
-    SELECT namespace, name, table_uuid, position, actor
+    SELECT namespace, name, table_uuid, position, coalesce(actor, 'another engine') AS actor
     FROM events
-    WHERE kind = 'table.committed'
+    WHERE kind IN ('table.committed', 'table.adopted')
         AND (coalesce(trim(message), '') = '' OR coalesce(trim(actor), '') = '')
         AND NOT coalesce(
             list_contains(json_extract_string(payload, '$.updates[*].action'), 'remove-snapshots'), FALSE

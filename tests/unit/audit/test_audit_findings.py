@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pytest
 from broken_tables import healthy
 from click.testing import CliRunner, Result
-from core_tables import SCHEMA
+from core_tables import SCHEMA, pyiceberg_catalog
 
 import icecore
 from icecore.engine.cli.main import cli
@@ -119,6 +120,18 @@ def test_a_folder_s_rules_join_and_win(catalog: icecore.Catalog, folder: Path) -
     assert finding.row == {"columns": 4} and finding.message == "4 columns"
     (folder / "other.sql").write_text(MANY_COLUMNS.replace("rule: many-columns", "rule: secrets"))
     assert [f.rule for f in catalog.audit(folder=folder).findings] == ["many-columns", "secrets"]
+
+
+def test_another_engine_s_commits_say_no_reason_either(catalog: icecore.Catalog) -> None:
+    """They name no author, and the last one's is not taken for another's."""
+    healthy(catalog, "t", partition_spec=None).append([{"id": 1, "name": "n"}], author="ann")
+    peer = pyiceberg_catalog(catalog.path)
+    peer.load_table("ns.t").append(pa.table({"id": [2], "name": ["m"]}, schema=SCHEMA))
+    peer.close()
+    catalog.load_table("ns.t")
+    (finding,) = catalog.audit(rules=["commits-without-reason"]).findings
+    assert finding.row["actors"] == ["ann", "another engine"]
+    assert finding.message.endswith(f"2, the last at position {catalog.position} by another engine")
 
 
 def test_what_is_asked_wrongly_is_refused(catalog: icecore.Catalog, folder: Path) -> None:
