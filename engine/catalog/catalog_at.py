@@ -30,6 +30,9 @@ class CatalogAt:
         names = CatalogNames.at(warehouse.store, position)
         self._namespaces, self._streams = names.namespaces, names.streams
 
+    def __repr__(self) -> str:
+        return f"CatalogAt({str(self._warehouse.path)!r}, {self.position})"
+
     @property
     def name(self) -> str:
         """The catalog's name in `iceberg_tables`."""

@@ -37,6 +37,13 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
+def printable_json(text: str) -> str:
+    """JSON with the same values, in which what a terminal can't print is escaped as JSON has it."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else _json_escape(c) for c in text)
+
+
 def short_repr(value: Any) -> str:
     """The repr of an attrs object: its fields, long ones cut, of many things the first ones and their number.
 
@@ -59,6 +66,11 @@ def rows_html(columns: Sequence[str], rows: Iterable[Iterable[object]], *, most:
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     more = f"<p>… {len(rows) - most:,} more</p>" if len(rows) > most else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
 
 
 def _fitting(parts: Iterable[str]) -> Iterator[str]:

@@ -16,7 +16,7 @@ import click
 import orjson
 from attrs import frozen
 
-from icecore.engine.common.text import printable
+from icecore.engine.common.text import printable, printable_json
 from icecore.engine.display.cells import cell, distinct_names, plain, python_values
 from icecore.engine.display.short_text import short
 from icecore.engine.display.table_layout import expanded_lines, table_lines
@@ -137,7 +137,8 @@ def pair_lines(pairs: Mapping[str, Any]) -> list[str]:
 def print_json(value: Any) -> None:
     """Prints one JSON value: ISO 8601 times, hexadecimal bytes, decimals as text where a number would lose digits."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
-    click.echo(orjson.dumps(plain(value), option=options).decode())
+    text = orjson.dumps(plain(value), option=options).decode()
+    click.echo(printable_json(text) if sys.stdout.isatty() else text)
 
 
 def print_pairs(pairs: Mapping[str, Any]) -> None:

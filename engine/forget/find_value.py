@@ -22,6 +22,7 @@ from attrs import asdict, define, field, frozen
 
 from icecore.engine.common.ids import now_ms
 from icecore.engine.common.location import to_uri
+from icecore.engine.common.text import short_repr
 from icecore.engine.common.version import engine_version
 from icecore.engine.errors import CorruptFileError, IcecoreError
 from icecore.engine.events import event as ev
@@ -85,6 +86,8 @@ class FoundValue:
     searched: Mapping[str, int]
     places: tuple[Place, ...]
     unread: Mapping[str, str] = field(factory=dict)
+
+    __repr__ = short_repr
 
     @property
     def is_nowhere(self) -> bool:

@@ -53,7 +53,7 @@ class SqliteFile:
         self._local = threading.local()
         fork_safety.watch(self)
         if not self.path.exists() and (read_only or not create):
-            raise StorageError(f"there is no warehouse log at {self.path}")
+            raise StorageError(f"there is no warehouse log at {self.path}: `icecore init` makes a warehouse")
 
     def connection(self) -> sqlite3.Connection:
         """This thread's connection; a forked child gets its own."""

@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 
 from icecore.engine.common import fork_safety
 from icecore.engine.common.optional_packages import to_pandas
+from icecore.engine.common.text import rows_html
 from icecore.engine.errors import MissingFileError, StorageError, ValidationError
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 131_072
 OWNER = "the query"
+_SHOWN = 20
+"""The rows that a notebook shows."""
 
 
 @frozen
@@ -132,6 +135,13 @@ class QueryAnswer:
         shown = ", ".join(f"{f.name}: {f.type}" for f in list(self.schema)[:8])
         more = len(self.schema) - 8
         return f"QueryAnswer({shown}{f', and {more} more' if more > 0 else ''})"
+
+    def _repr_html_(self) -> str:
+        """The first rows in a notebook, computed for it."""
+        with self._running() as con:
+            values = self._prepared.parameters
+            rows = con.sql(self._prepared.sql, params=dict(values) if values else None).limit(_SHOWN + 1).fetchall()
+        return rows_html(self.columns, rows[:_SHOWN]) + ("<p>… more rows</p>" if len(rows) > _SHOWN else "")
 
     def _batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
         with self._running() as con:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import field, frozen
 
+from icecore.engine.common.text import short_repr
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.scan.changelog import IncrementalChangelogScan
 from icecore.engine.spec.snapshot import Snapshot
@@ -25,6 +26,8 @@ class SnapshotDiff:
     _planner: Planner = field(repr=False)
     _state: TableState = field(repr=False)
     _changelog: IncrementalChangelogScan = field(repr=False)
+
+    __repr__ = short_repr
 
     def files(self) -> pa.Table:
         """The live data and delete files of only one of both: `change` is `added` or `removed`, the rest as in `files`.

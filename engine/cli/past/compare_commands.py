@@ -38,7 +38,9 @@ def diff(
     rows with --rows: those of only one of both.
     """
     with settings.read() as catalog:
-        moments = [None if text is None else _moment(catalog, text) for text in (start, end)]
+        moments = [
+            None if text is None else _moment(catalog, text, of_table=table is not None) for text in (start, end)
+        ]
         of_refs = any(kind == "ref" for kind, _ in filter(None, moments))
         if table is None and (files or rows or of_refs):
             raise click.UsageError("--files, --rows, refs and snapshots are of a --table.")
@@ -54,13 +56,13 @@ def diff(
     settings.print_arrow(difference.drop_columns(["stream"]), null="", as_data=False)
 
 
-def _moment(catalog: Catalog, text: str) -> tuple[str, Any]:
-    """A position, a time, or else a ref or snapshot id."""
+def _moment(catalog: Catalog, text: str, *, of_table: bool) -> tuple[str, Any]:
+    """A position, a time, or else a ref or snapshot id of a table."""
     from icecore.engine.errors import ValidationError
     from icecore.engine.expression.timestamps import to_epoch_ms
 
     if text.isdecimal():
-        return ("position" if int(text) <= catalog.position else "ref"), int(text)
+        return ("ref" if of_table and int(text) > catalog.position else "position"), int(text)
     time = time_of(text)
     try:
         to_epoch_ms(time, "time")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -102,6 +103,18 @@ def test_markup_in_values_is_text(capsys: pytest.CaptureFixture[str]) -> None:
 def test_printable_keeps_new_lines() -> None:
     """And every letter of every script."""
     assert printable("a\nü東\t\u202e") == "a\nü東\\t\\u202e"
+
+
+def test_no_text_steers_a_terminal_that_json_is_printed_to(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Controls beyond those that JSON escapes, and marks that turn the direction: the values are the same."""
+    value = "a\x7f\x9b31m\u202e\U000e0001 é漢"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_arrow(pa.table({"a": [value]}), Form("json"))
+    text = capsys.readouterr().out
+    assert orjson.loads(text) == [{"a": value}]
+    assert text.replace("\n", "").isprintable() and "é漢" in text
 
 
 def test_csv_tells_null_from_the_empty_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,18 +48,21 @@ def test_a_repr_has_the_first_things_and_their_number(wide: icecore.Catalog) -> 
     )
 
 
-@pytest.mark.parametrize("kind", ["table", "view", "scan", "plan", "explanation"])
+@pytest.mark.parametrize("kind", ["table", "view", "scan", "plan", "explanation", "query"])
 def test_notebooks_show_html(wide: icecore.Catalog, kind: str) -> None:
     """Short too, and text of the warehouse is no markup."""
     table = wide.load_table("ns.small")
     scan = table.scan("id < 5 AND id <> 7")
     plan = scan.plan() if kind == "plan" else None
     shown: dict[str, Any] = {"table": table, "view": wide.load_view("ns.v"), "scan": scan, "plan": plan}
+    shown["query"] = wide.query("SELECT range AS \"<i>\", '<b>' AS b FROM range(30) ORDER BY range")
     value = scan.explain() if kind == "explanation" else shown[kind]
     html = value._repr_html_()
     assert html.startswith("<table>") and html.count("<tr>") <= 25
     if kind in ("scan", "explanation"):
         assert "id &lt; 5" in html and "id < 5" not in html
+    if kind == "query":
+        assert "<td>19</td><td>&lt;b&gt;</td></tr></tbody></table><p>… more rows</p>" in html and "<i>" not in html
 
 
 def _public(catalog: icecore.Catalog) -> Iterator[tuple[str, object]]:
@@ -85,6 +88,7 @@ def _public(catalog: icecore.Catalog) -> Iterator[tuple[str, object]]:
     yield "forgotten", small.forget(dry_run=True)
     yield "dropped", catalog.drop_table("ns.t", dry_run=True)
     yield "audit", catalog.audit()
+    yield from {"found": catalog.find_value("x"), "differing": small.diff(small.history()[0].snapshot_id)}.items()
     yield from ((rule.id, rule) for rule in catalog.audit_rules())
 
 
