@@ -184,6 +184,13 @@ def _(ours: icecore.Catalog, _theirs: icecore.Catalog, name: str) -> None:
     path.write_bytes(path.read_bytes() + b"more")
 
 
+@_breaks("lost-commits")
+def _(ours: icecore.Catalog, _theirs: icecore.Catalog, name: str) -> None:
+    current = local(healthy(ours, name).metadata_location)
+    later = "00099-01a2096f-986d-70e1-9b9a-d96e37e19c7c.metadata.json"
+    current.with_name(later).write_bytes(current.read_bytes())
+
+
 @_breaks("orphan-files")
 def _(ours: icecore.Catalog, _theirs: icecore.Catalog, name: str) -> None:
     folder = local(healthy(ours, name).location()) / "data"

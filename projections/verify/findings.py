@@ -32,9 +32,10 @@ class Cause(StrEnum):
     ENCRYPTED = "encrypted"
     NOT_NEEDED = "gone, not needed"
     NOT_KEPT = "not kept"
+    UNLOGGED = "of no event"
 
 
-_HARMLESS = frozenset({Cause.NOT_NEEDED, Cause.NOT_KEPT})
+_HARMLESS = frozenset({Cause.NOT_NEEDED, Cause.NOT_KEPT, Cause.UNLOGGED})
 UNCHECKED = frozenset({Cause.UNREACHABLE, Cause.UNKNOWN_SIZE, Cause.UNKNOWN_FORMAT, Cause.ENCRYPTED, *_HARMLESS})
 _PHRASES = {
     Cause.GONE: "are gone",
@@ -47,6 +48,7 @@ _PHRASES = {
     Cause.UNKNOWN_FORMAT: "are of a format that can't be read here",
     Cause.ENCRYPTED: "are encrypted, and were not looked into",
     Cause.NOT_NEEDED: "are gone, but no snapshot needs them",
+    Cause.UNLOGGED: "are of later commits than the log has, as where an earlier icecore.db was put back",
     Cause.NOT_KEPT: "are of other engines, and no event keeps them: a rebuild can't bring them back",
 }
 # Where the location says it all.
@@ -100,7 +102,8 @@ class Verification:
     """The result of `verify`. `files` is the number of files that it looked for.
 
     `findings` is empty where all is well; `notes` says what could not be checked, which is neither right nor wrong,
-    which earlier metadata files are gone that nothing needs, and which files of others the log has no copy of.
+    which earlier metadata files are gone that nothing needs, which files of others the log has no copy of, and which
+    metadata files are of commits that it lacks.
     """
 
     __repr__ = short_repr

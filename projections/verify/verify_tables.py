@@ -33,6 +33,7 @@ from icecore.projections.verify.verify_needed import (
 )
 from icecore.projections.verify.verify_presence import GONE, Looker, judge
 from icecore.projections.verify.verify_tally import Fault, Tally
+from icecore.projections.verify.verify_unlogged import unlogged_commits
 
 State: TypeAlias = "TableState | ViewState"
 Progress: TypeAlias = "Callable[[str, int, int], object]"
@@ -67,7 +68,8 @@ def check_files(
         if not tally.has_problems or _moment(repository, state.stream) == moment:
             break
         suspects = tally.locations()
-    return Checked(tuple(tally.findings(name, state.dropped, looker.missing_folder)), files)
+    findings = tally.findings(name, state.dropped, looker.missing_folder)
+    return Checked((*findings, *unlogged_commits(repository, state, storage)), files)
 
 
 def _moment(repository: Repository, stream: str) -> tuple[object, ...]:

@@ -199,7 +199,7 @@ def test_the_exit_code_tells_whether_there_are_findings(bad: icecore.Catalog, tm
     """0 where none is as bad as asked for, 1 where one is, 2 where the audit can't be made."""
     said = audited(bad, code=1).output
     assert "error: secrets\n  ns.t: the property db.password looks like a secret\n  -> " in said
-    assert said.endswith("28 rules: 1 error, 0 warnings, 1 note\n")
+    assert said.endswith("29 rules: 1 error, 0 warnings, 1 note\n")
     audited(bad, "--fail-on", "never", code=0)
     audited(bad, "ns.silent", code=0)
     audited(bad, "ns.silent", "--fail-on", "note", code=1)

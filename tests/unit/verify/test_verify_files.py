@@ -102,6 +102,24 @@ def test_files_of_every_snapshot_count_until_it_expires(catalog: icecore.Catalog
     assert not first.exists() and found(catalog) == []
 
 
+def test_a_log_that_was_put_back_is_noted(catalog: icecore.Catalog) -> None:
+    """By metadata files of commits that it lacks: no file that it needs is missing, but commits are lost."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    catalog.close()
+    before = (catalog.path / "icecore.db").read_bytes()
+    with icecore.open(catalog.path) as later:
+        later.load_table("ns.t").append(rows(2))
+        later.load_table("ns.t").append(rows(3))
+        assert later.verify().notes == ()
+    (catalog.path / "icecore.db").write_bytes(before)
+    with icecore.open(catalog.path) as again:
+        make_table(again, "other").append(rows(1))
+        verified = again.verify()
+        assert verified.ok and [(n.table, n.cause, n.count) for n in verified.notes] == [("ns.t", Cause.UNLOGGED, 2)]
+        assert "later commits than the log has" in str(verified)
+
+
 def test_files_of_dropped_tables_count(catalog: icecore.Catalog) -> None:
     """A dropped table can be undropped, so its files are looked for, and the finding says that it was dropped."""
     table = make_table(catalog)
