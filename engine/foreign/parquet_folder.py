@@ -43,8 +43,12 @@ class ParquetFolder:
         location = to_uri(folder).rstrip("/")
         check_links(storage.local_path(location))
         found = sorted(f.location for f in list_files(storage, location, is_hidden))
-        if any(f.endswith(".metadata.json") for f in found):
-            raise ValidationError(f"{folder} is an Iceberg table: register it")
+        if (metadata := next((f for f in found if f.endswith(".metadata.json")), None)) is not None:
+            table = metadata.rpartition("/")[0].removesuffix("/metadata")
+            what = f"{folder} is an Iceberg table: register it"
+            raise ValidationError(
+                what if table == location else f"{folder} holds the Iceberg table {table}: register that"
+            )
         if not found:
             raise ValidationError(f"{folder} has no Parquet file")
         keys = [tuple(_folders(f.removeprefix(location))) for f in found]

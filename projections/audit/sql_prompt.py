@@ -65,7 +65,7 @@ def run_sql(
     except duckdb.Error as e:
         known = ", ".join(AUDIT_TABLES)
         raise ValidationError(
-            f"the query can't be run: {_reason(con, query, values, e)}\nthe tables are: {known}"
+            f"the query can't be run: {_reason(con, query, values, e)};\nthe tables are: {known}"
         ) from e
     finally:
         con.close()

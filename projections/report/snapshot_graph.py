@@ -11,6 +11,8 @@ from icecore.projections.report.svg_charts import WIDTH
 
 MOST = 40
 _LANE, _LEFT, _TOP = 26.0, 12.0, 18.0
+_REFS, _REF = 2, 9.0
+"""The refs of a snapshot that are shown, one above the other, and their height."""
 
 
 @frozen
@@ -31,7 +33,8 @@ def snapshot_graph(dots: Sequence[Dot], refs: Mapping[int, Sequence[str]], label
     labels = max((len(name) for d in shown[-1:] for name in refs.get(d.snapshot_id, ())), default=0)
     step = (WIDTH - 2 * _LEFT - min(labels, 18) * 3) / max(len(shown) - 1, 1)
     step = min(step, 60)
-    places = {d.snapshot_id: (_LEFT + i * step, _TOP + lanes[d.branch] * _LANE) for i, d in enumerate(shown)}
+    top = _TOP + max((_REF * (len(refs.get(d.snapshot_id, ())[:_REFS]) - 1) for d in shown), default=0)
+    places = {d.snapshot_id: (_LEFT + i * step, top + lanes[d.branch] * _LANE) for i, d in enumerate(shown)}
     drawn: list[Markup] = []
     for dot in shown:
         x, y = places[dot.snapshot_id]
@@ -42,10 +45,12 @@ def snapshot_graph(dots: Sequence[Dot], refs: Mapping[int, Sequence[str]], label
         drawn.append(
             element("circle", element("title", dot.title), class_=f"op {_kind(dot.operation)}", cx=x, cy=y, r=5)
         )
-        for i, name in enumerate(refs.get(dot.snapshot_id, ())[:2]):
+        for i, name in enumerate(refs.get(dot.snapshot_id, ())[:_REFS]):
             anchor = "end" if x > WIDTH * 0.75 else "start" if x < 60 else "middle"
-            drawn.append(element("text", shortened(name, 18), class_="ref", x=x, y=y - 8 - i * 9, text_anchor=anchor))
-    height = _TOP + len(lanes) * _LANE
+            drawn.append(
+                element("text", shortened(name, 18), class_="ref", x=x, y=y - 8 - i * _REF, text_anchor=anchor)
+            )
+    height = top + len(lanes) * _LANE
     return element("svg", *drawn, viewBox=f"0 0 {WIDTH:g} {height:g}", role="img", aria_label=label)
 
 

@@ -29,7 +29,14 @@ def limit_options(command: Command) -> Command:
 
 @click.command(epilog=examples("icecore serve", "icecore serve --port 8181 --workers 4"))
 @click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="The address to listen at.")
-@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", default=8181, show_default=True, help="Its port; 0 takes a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    default=8181,
+    show_default=True,
+    help="Its port; 0 takes a free one.",
+)
 @click.option("--workers", type=click.IntRange(1), metavar="N", default=1, help="Processes that share the address.")
 @click.option("--tls-certificate", metavar="FILE", help="Speak TLS, by this certificate (PEM).")
 @click.option("--tls-key", metavar="FILE", help="Its key, where that is in another file.")

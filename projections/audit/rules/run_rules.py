@@ -138,7 +138,7 @@ def _answer(con: duckdb.DuckDBPyConnection, rule: Rule) -> pa.Table:
         found = duck.arrow(con, rule.sql)
     except duckdb.Error as e:
         known = ", ".join((*AUDIT_SCHEMAS, LIMITS))
-        raise ValidationError(f"the rule {rule.id} can't be run: {e}\nthe tables are: {known}") from e
+        raise ValidationError(f"the rule {rule.id} can't be run: {e};\nthe tables are: {known}") from e
     for name in _REQUIRED:
         if name not in found.column_names:
             raise ValidationError(f"the rule {rule.id} gives no column {name}: it has {found.column_names}")

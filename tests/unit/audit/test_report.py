@@ -173,3 +173,4 @@ def test_a_branch_leaves_its_parent() -> None:
     drawn = snapshot_graph(dots, {59: ["main"], 99: ["b", "<t>", "u"]}, "x")
     assert drawn.count("<circle") == 40 and drawn.count("<path") == 39 and "op other" in drawn
     assert ">main</text>" in drawn and "&lt;t&gt;" in drawn and ">u</text>" not in drawn
+    assert min(float(y) for y in re.findall(r'<text [^>]*y="([0-9.]+)"', drawn)) >= 10, "none is cut off at the top"

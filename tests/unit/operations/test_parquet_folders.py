@@ -63,6 +63,8 @@ def test_migrated_at_its_place(catalog: icecore.Catalog, folder: Path) -> None:
     assert (table.scan().count(), catalog.verify().ok) == (4, True)
     with pytest.raises(ValidationError, match="is an Iceberg table: register it"):
         catalog.migrate_table(str(folder), "ns.again")
+    with pytest.raises(ValidationError, match=f"holds the Iceberg table file://{folder}: register that"):
+        catalog.migrate_table(str(folder.parent), "ns.again")
 
 
 def test_a_snapshot_never_deletes_a_file_of_the_folder(catalog: icecore.Catalog, folder: Path) -> None:
