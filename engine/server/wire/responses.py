@@ -20,10 +20,12 @@ _GZIP = 31
 
 
 def response(answer: Answer, request: Request) -> Response:
-    """The response of an answer. HEAD has no body, nor have 204 and 304."""
+    """The response of an answer. HEAD has no body, only the type of what GET would say, nor have 204 and 304."""
     headers = dict(answer.headers)
-    if answer.body is None or request.method == "HEAD":
+    if answer.body is None:
         return Response(status_code=answer.status, headers=headers)
+    if request.method == "HEAD":
+        return Response(status_code=answer.status, headers=headers, media_type=answer.content_type)
     if isinstance(answer.body, AsyncIterator):
         return StreamingResponse(answer.body, answer.status, headers, answer.content_type)
     takes_gzip = "gzip" in request.headers.get("accept-encoding", "")

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType
 from rest_client import SCHEMA, RestClient, make_table, served
 
 import icecore
@@ -21,6 +25,17 @@ def test_configuration_lists_what_is_served(rest: RestClient, catalog: icecore.C
     assert str(catalog.path) not in message, "anybody may ask"
 
 
+def test_a_table_may_begin_without_columns(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """PyIceberg's own tests make such ones, and give them columns later."""
+    client = RestCatalog("client", uri=rest.uri)
+    client.create_namespace("ns")
+    made = client.create_table("ns.t", Schema(), properties={"format-version": "3"})
+    assert catalog.load_table("ns.t").scan().to_arrow().shape == (0, 0)
+    made.update_schema().add_column("id", IntegerType(), required=True, default_value=5).commit()
+    catalog.load_table("ns.t").append(pa.table({"id": [1]}))
+    assert made.refresh().scan().to_arrow().to_pylist() == [{"id": 1}]
+
+
 def test_namespaces_are_made_listed_changed_and_dropped(rest: RestClient, catalog: icecore.Catalog) -> None:
     made = rest.post("/v1/namespaces", {"namespace": ["a"], "properties": {"k": "1", "gone": "x"}})
     place = {"location": f"file://{catalog.path}/a"}
@@ -31,7 +46,8 @@ def test_namespaces_are_made_listed_changed_and_dropped(rest: RestClient, catalo
     assert rest.post("/v1/namespaces", {"namespace": ["c d+é"]}).status == 200
     for spelled in ("c%20d%2B%C3%A9", "c+d%2B%C3%A9"):
         assert rest.get(f"/v1/namespaces/{spelled}").json["namespace"] == ["c d+é"], spelled
-    assert rest.ask("HEAD", "/v1/namespaces/nope").status == 404
+    missing = rest.ask("HEAD", "/v1/namespaces/nope")
+    assert (missing.status, missing.body, missing.headers["content-type"]) == (404, b"", "application/json")
     changed = rest.post("/v1/namespaces/a/properties", {"removals": ["gone", "never"], "updates": {"k": "2"}})
     assert changed.json == {"updated": ["k"], "removed": ["gone"], "missing": ["never"]}
     assert catalog.load_namespace_properties("a") == {"k": "2"}
