@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from attrs import define, evolve, field
 
@@ -12,18 +13,26 @@ from icecore.engine.log.read_models import ReadModels
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.spec.content_file import ManifestContent, ManifestFile
 from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.storage.byte_cache import ByteCache
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.manifest_entries import ManifestEntries
+
+ListKey: TypeAlias = tuple[object, ...]
+KEPT_BYTES = 64 * 2**20
+BYTES_A_MANIFEST = 1024
+"""About what the record of a manifest takes. Each commit of a client has a list of all, so not all can be kept."""
 
 
 @define
 class ManifestLists:
-    """The manifest lists of all snapshots; those that other engines wrote are read once."""
+    """The manifest lists of all snapshots; those that other engines wrote are read once as long as they are kept."""
 
     models: ReadModels
     entries: ManifestEntries
     storage_of: Callable[[TableState], Storage]
-    _foreign_lists: dict[tuple[object, ...], tuple[ListedManifest, ...]] = field(factory=dict)
+    _foreign_lists: ByteCache[ListKey, tuple[ListedManifest, ...]] = field(
+        factory=lambda: ByteCache(KEPT_BYTES, lambda listed: len(listed) * BYTES_A_MANIFEST), repr=False
+    )
 
     def list_manifests(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
         """The manifests of a snapshot, from the log or, where the snapshot came from outside, from its files."""
@@ -33,9 +42,9 @@ class ManifestLists:
     def _foreign_list(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
         # An id may be given out again, by a writer that never heard of the first.
         key = (state.stream, snapshot.snapshot_id, snapshot.manifest_list, snapshot.manifests)
-        if key not in self._foreign_lists:
-            self._foreign_lists[key] = self._read_foreign_list(state.stream, snapshot, self.storage_of(state))
-        return self._foreign_lists[key]
+        return self._foreign_lists.get(
+            key, lambda _: self._read_foreign_list(state.stream, snapshot, self.storage_of(state))
+        )
 
     def complete_list(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
         """The manifests of a snapshot with all counts, which v1 writers could leave out and new lists need (L1)."""

@@ -26,6 +26,7 @@ import icecore
 from icecore.engine.errors import ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.files_of_others import kept_files
+from icecore.engine.repository.manifest_lists import BYTES_A_MANIFEST
 
 WRITERS = ("client", "sql", "versions")
 
@@ -151,6 +152,20 @@ def test_reads_need_no_file_of_theirs(catalog: icecore.Catalog) -> None:
         assert ids_of(table) == [2, 3, 4, 6, 7]
         assert table.blame().to_pylist() == blamed
         assert again.sql("SELECT change, file_path FROM file_history ORDER BY ALL").to_pylist() == history
+
+
+def test_not_all_lists_of_a_client_stay_in_memory(catalog: icecore.Catalog) -> None:
+    """Each commit has a list of all manifests, so a server would grow with the square of its clients' commits."""
+    repository = repository_of(catalog)
+    kept = repository.lists._foreign_lists
+    kept.budget = 7 * BYTES_A_MANIFEST
+    make_table(catalog)
+    for n in range(6):
+        theirs(catalog, "client").append(rows(n))
+    table = catalog.load_table("ns.t")
+    assert [len(repository.list_manifests(table.state, s)) for s in table.metadata.snapshots] == list(range(1, 7))
+    assert 0 < sum(len(listed) for listed, _ in kept._held.values()) <= 7
+    assert ids_of(table) == list(range(6))
 
 
 def test_an_archived_log_has_them_too(catalog: icecore.Catalog) -> None:
