@@ -19,7 +19,7 @@ from icecore.engine.spec.content_file import FieldSummary, ManifestEntryStatus
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import UnknownTransform
-from icecore.engine.spec.types import PrimitiveType
+from icecore.engine.spec.types import PrimitiveType, UUIDType
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.audited_tables import signed
@@ -123,7 +123,11 @@ def _holds(kind: PrimitiveType, said: FieldSummary, found: FieldSummary) -> bool
     lower, upper = _value(kind, said.lower_bound), _value(kind, said.upper_bound)
     if lower is None or upper is None:
         return False
-    return bool(lower <= _value(kind, found.lower_bound) and _value(kind, found.upper_bound) <= upper)
+    least, most = _value(kind, found.lower_bound), _value(kind, found.upper_bound)
+    if isinstance(kind, UUIDType):
+        # Java has another order of these, and `metrics_predicate` takes both: they agree on first halves, or it shows.
+        return bool(lower > upper or (lower.bytes[:8] <= least.bytes[:8] and most.bytes[:8] <= upper.bytes[:8]))
+    return bool(lower <= least and most <= upper)
 
 
 def _value(kind: PrimitiveType, bound: bytes | None) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from broken_tables import BROKEN, healthy, make_all, named, unreadable
+from broken_tables import BROKEN, edit, healthy, list_of, make_all, named, register, unreadable
 from core_tables import store_of
 
 import icecore
@@ -80,6 +82,24 @@ def test_the_findings_of_some_rules_of_some_tables(ours: icecore.Catalog, found:
         ("shared-folders", "ns.shared_folders"),
     }
     assert set(chosen.findings) <= set(found.findings)
+
+
+def test_summaries_of_uuids_may_be_in_java_s_order(tmp_path: Path) -> None:
+    """To Java, which takes them for two signed longs, the last one is the first; plans take both orders."""
+    first, last = bytes(16), b"\xff" * 16
+
+    def found(theirs: icecore.Catalog, ours: icecore.Catalog, lower: bytes, upper: bytes) -> int:
+        table = theirs.create_or_replace_table("ns.t", pa.schema([("u", pa.uuid())]), partition_spec=["u"])
+        table.append([{"u": uuid.UUID(bytes=first)}, {"u": uuid.UUID(bytes=last)}])
+        edit(list_of(table), lambda m: m[0]["partitions"][0].update(lower_bound=lower, upper_bound=upper))
+        register(ours, table, f"t_{upper[0]}")
+        return len(ours.audit(rules=["manifest-summaries"], tables=[("ns", f"t_{upper[0]}")]).findings)
+
+    with icecore.open(tmp_path / "theirs") as theirs, icecore.open(tmp_path / "ours") as ours:
+        theirs.create_namespace("ns")
+        ours.create_namespace("ns")
+        assert found(theirs, ours, last, first) == 0
+        assert found(theirs, ours, first, b"\x7f" * 16) == 1
 
 
 def test_a_warehouse_that_was_copied_is_found(tmp_path: Path) -> None:
