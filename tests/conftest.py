@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -21,6 +22,10 @@ _MEMORY = Path("/dev/shm")
 if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 * 2**30:
     os.environ.setdefault("TMPDIR", str(_MEMORY))
     tempfile.tempdir = None
+
+# At the very end of a worker nanobind would name all of DuckDB that a library's daemon thread keeps from being freed.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    atexit.register(lambda: os.dup2(os.open(os.devnull, os.O_WRONLY), 2))
 
 # Hundreds of processes are started: none compiles all modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
