@@ -36,6 +36,7 @@ from icecore.engine.spec.types import NestedField, walk
 
 DEFAULT_FORMAT_VERSION = 2
 
+_SCHEMAS: JoinedJson[Schema] = JoinedJson(lambda s: s.json)
 _SNAPSHOTS_OF_V1: JoinedJson[Snapshot] = JoinedJson(lambda s: s.to_json(False))
 _SNAPSHOTS: JoinedJson[Snapshot] = JoinedJson(lambda s: s.to_json(True))
 _SNAPSHOT_LOGS: JoinedJson[SnapshotLogEntry] = JoinedJson(lambda e: e.json)
@@ -233,25 +234,26 @@ class TableMetadata:
         """The JSON object of a metadata file, in the version's own form (MD8)."""
         snapshots = [s.to_dict(self.format_version) for s in self.snapshots]
         logs = [e.to_dict() for e in self.snapshot_log], [e.to_dict() for e in self.metadata_log]
-        return self._to_dict(snapshots, *logs)
+        return self._to_dict([s.to_dict() for s in self.schemas], snapshots, *logs)
 
     def to_json(self) -> bytes:
         """The bytes of a metadata file, uncompressed; the same value gives the same bytes.
 
-        A long history is nearly all of it, and each snapshot's part never changes: it is put into JSON once, and what
-        was joined for the last metadata file of a table is kept for its next. Raises ValidationError.
+        A long history is nearly all of it, and the part of a snapshot or schema never changes: it is made JSON once,
+        and what was joined for the last metadata file of a table is kept for its next. Raises ValidationError.
         """
         try:
             joined = _SNAPSHOTS_OF_V1 if self.format_version == 1 else _SNAPSHOTS
             snapshots = joined.of(self.table_uuid, self.snapshots)
             snapshot_log = _SNAPSHOT_LOGS.of(self.table_uuid, self.snapshot_log)
             metadata_log = _METADATA_LOGS.of(self.table_uuid, self.metadata_log)
-            return orjson.dumps(self._to_dict(*map(orjson.Fragment, (snapshots, snapshot_log, metadata_log))))
+            lists = _SCHEMAS.of(self.table_uuid, self.schemas), snapshots, snapshot_log, metadata_log
+            return orjson.dumps(self._to_dict(*map(orjson.Fragment, lists)))
         except orjson.JSONEncodeError as e:
             raise ValidationError(f"{WHERE} can't be written as JSON: {e}") from e
 
-    def _to_dict(self, snapshots: Any, snapshot_log: Any, metadata_log: Any) -> dict[str, Any]:
-        """The object, around its three lists that may be in JSON already."""
+    def _to_dict(self, schemas: Any, snapshots: Any, snapshot_log: Any, metadata_log: Any) -> dict[str, Any]:
+        """The object, around its four lists that may be in JSON already."""
         v = self.format_version
         out: dict[str, Any] = {"format-version": v}
         if self.table_uuid is not None:
@@ -264,7 +266,7 @@ class TableMetadata:
         if v == 1:
             out["schema"] = self.schema().to_dict()
         out["current-schema-id"] = self.current_schema_id
-        out["schemas"] = [s.to_dict() for s in self.schemas]
+        out["schemas"] = schemas
         if v == 1:
             out["partition-spec"] = self.spec().fields_to_list()
         out["default-spec-id"] = self.default_spec_id

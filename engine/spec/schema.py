@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+import orjson
 from attrs import define, evolve, field
 
 from icecore.engine.common.json_reader import get, get_ints, get_list, unknown
@@ -183,6 +184,11 @@ class Schema:
             out["identifier-field-ids"] = list(self.identifier_field_ids)
         return out | dict(self.extra)
 
+    @cached_property
+    def json(self) -> bytes:
+        """The bytes of its JSON, which each metadata file of the table repeats."""
+        return orjson.dumps(self.to_dict())
+
     @classmethod
     def from_dict(cls, obj: Any, default_id: int = INITIAL_SCHEMA_ID) -> Schema:
         """The schema of a JSON object. Raises ValidationError where it is none."""
@@ -210,11 +216,9 @@ _LIST_KEYS = frozenset({"type", "element-id", "element", "element-required"})
 _MAP_KEYS = frozenset({"type", "key-id", "key", "value-id", "value", "value-required"})
 
 
-def _walk_paths(
-    fields: Iterable[NestedField], prefix: tuple[str, ...]
-) -> Iterator[tuple[NestedField, tuple[str, ...]]]:
+def _walk_paths(fields: Iterable[NestedField], at: tuple[str, ...]) -> Iterator[tuple[NestedField, tuple[str, ...]]]:
     for f in fields:
-        path = (*prefix, f.name)
+        path = (*at, f.name)
         yield f, path
         yield from _walk_paths(children(f.field_type), path)
 
@@ -310,12 +314,8 @@ def type_to_json(iceberg_type: Type) -> Any:
 
 
 def _field_to_dict(f: NestedField) -> dict[str, Any]:
-    out: dict[str, Any] = {
-        "id": f.field_id,
-        "name": f.name,
-        "required": f.required,
-        "type": type_to_json(f.field_type),
-    }
+    kind = type_to_json(f.field_type)
+    out: dict[str, Any] = {"id": f.field_id, "name": f.name, "required": f.required, "type": kind}
     if f.doc is not None:
         out["doc"] = f.doc
     if f.initial_default is not None:
