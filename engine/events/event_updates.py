@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
-from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRefType
 from icecore.engine.spec.updates.table_update import AddSnapshot, SetSnapshotRef, TableUpdate, read_table_updates
 
 
@@ -16,17 +16,36 @@ def table_updates(event: Event) -> tuple[TableUpdate, ...]:
 
 
 def snapshots_of(event: Event) -> tuple[list[Snapshot], Mapping[int, str]]:
-    """The snapshots that an event brought, and the branches that it put them on. Raises CorruptLogError."""
+    """The snapshots that an event brought, and the branches that it put them on. Raises CorruptLogError.
+
+    Of several snapshots that came together, each is on the branch that ends in it or in one that follows it.
+    """
     if event.kind == ev.TABLE_REGISTERED:
         metadata = event.payload["metadata"]
-        refs = {r["snapshot-id"]: name for name, r in (metadata.get("refs") or {}).items()}
-        return [Snapshot.from_dict(s) for s in metadata.get("snapshots") or ()], refs
+        registered = [Snapshot.from_dict(s) for s in metadata.get("snapshots") or ()]
+        refs = (metadata.get("refs") or {}).items()
+        ends = [(name, r["snapshot-id"]) for name, r in refs if r.get("type") == SnapshotRefType.BRANCH]
+        if (current := metadata.get("current-snapshot-id")) is not None:
+            ends.append((MAIN_BRANCH, current))
+        return registered, _branches(registered, ends)
     if event.kind not in (ev.TABLE_CREATED, ev.TABLE_COMMITTED, ev.TABLE_ADOPTED):
         return [], {}
-    found, branches = [], dict[int, str]()
+    found, ends = [], list[tuple[str, int]]()
     for update in table_updates(event):
         if isinstance(update, AddSnapshot):
             found.append(update.snapshot)
-        elif isinstance(update, SetSnapshotRef):
-            branches.setdefault(update.ref.snapshot_id, update.ref_name)
-    return found, branches
+        elif isinstance(update, SetSnapshotRef) and update.ref.type is SnapshotRefType.BRANCH:
+            ends.append((update.ref_name, update.ref.snapshot_id))
+    return found, _branches(found, ends)
+
+
+def _branches(snapshots: Sequence[Snapshot], ends: Iterable[tuple[str, int]]) -> dict[int, str]:
+    """The branch of each snapshot that leads to the end of one, of main rather than of another."""
+    parents = {s.snapshot_id: s.parent_snapshot_id for s in snapshots}
+    found: dict[int, str] = {}
+    for name, end in sorted(ends, key=lambda end: end[0] != MAIN_BRANCH):
+        at: int | None = end
+        while at is not None and at in parents and at not in found:
+            found[at] = name
+            at = parents[at]
+    return found

@@ -67,6 +67,7 @@ _SUMMARY = {
     "removed_delete_files": "removed-delete-files",
     "removed_records": "deleted-records",
 }
+_TELLING = {*_SUMMARY.values(), "total-records", "total-data-files"}
 
 
 @frozen(eq=False)
@@ -127,7 +128,7 @@ def commits(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:
             **each.values(table),
             "committed_at": each.snapshot.timestamp_ms,
             "summary": list(summary.items()),
-            **{name: _number(summary.get(key)) for name, key in _SUMMARY.items()},
+            **_told(summary),
         }
         rows.append(row if each.entries is None else row | _counted(each.entries))
     return [pa.Table.from_pylist(rows, schema=COMMITS)]
@@ -145,6 +146,12 @@ def _counted(entries: pa.Table) -> dict[str, Any]:
         found[f"{verb}_records"] = pc.sum(data["record_count"]).as_py() or 0
         found[f"{verb}_file_paths"] = [*data["file_path"].to_pylist(), *deletes["file_path"].to_pylist()]
     return found
+
+
+def _told(summary: Mapping[str, str]) -> dict[str, int | None]:
+    """The numbers that a summary tells. Writers leave out what is 0, so where one is there the others are 0."""
+    missing = "0" if _TELLING & summary.keys() else None
+    return {name: _number(summary.get(key, missing)) for name, key in _SUMMARY.items()}
 
 
 def _number(text: str | None) -> int | None:

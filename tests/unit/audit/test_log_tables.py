@@ -170,7 +170,6 @@ def test_another_engine_s_commits_are_told(tmp_path: Path) -> None:
         theirs.append(pa.table({"id": [2], "city": ["Rome"]}, schema=SCHEMA))
         with theirs.update_schema() as schema:
             schema.delete_column("city")
-        peer.close()
         rows = ask(catalog, "SELECT engine, added_data_files, added_file_paths FROM commits ORDER BY position")
         assert [r["added_data_files"] for r in rows] == [1, 1] and rows[1]["added_file_paths"] is None
         files = ask(catalog, "SELECT file_path, change FROM file_history ORDER BY position")
@@ -180,6 +179,15 @@ def test_another_engine_s_commits_are_told(tmp_path: Path) -> None:
         )
         last = ask(catalog, "SELECT change, column_name_before FROM schema_history ORDER BY position")[-1]
         assert last == {"change": "removed", "column_name_before": "city"}
+        for number in (3, 4):
+            theirs.append(pa.table({"id": [number]}))
+        peer.close()
+        told = "SELECT branch, sum(added_records) AS added, sum(removed_records) AS removed FROM commits GROUP BY ALL"
+        assert ask(catalog, told) == [{"branch": "main", "added": 4, "removed": 0}], "zeros are left out of summaries"
+        catalog.register_table("shop.again", str(catalog.load_table("shop.t").metadata_location))
+        assert ask(catalog, told.replace("commits", "commits WHERE name = 'again'")) == [
+            {"branch": "main", "added": 4, "removed": 0}
+        ]
 
 
 def test_a_table_whose_history_cant_be_read_is_a_problem(tmp_path: Path) -> None:
