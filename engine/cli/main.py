@@ -15,6 +15,8 @@ from icecore.engine.cli.settings import program_options
 from icecore.engine.common.text import printable
 from icecore.engine.errors import IcecoreError
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
 COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "init": ("warehouse.warehouse_commands", "init", "Make a warehouse folder, or say that it is one."),
     "create": ("creating", "create", "Make an empty table."),
@@ -118,9 +120,13 @@ class Program(click.Group):
     """The program: runs a command and turns errors of icecore into a line of text."""
 
     def invoke(self, context: click.Context) -> Any:
-        """Runs the command. Raises Failure for an IcecoreError."""
+        """Runs the command. Raises Failure for an IcecoreError, Exit for Ctrl-C."""
         try:
             return super().invoke(context)
+        except KeyboardInterrupt:
+            # As shells have it: 1 would say that an audit had found something.
+            click.echo("\nAborted!", err=True)
+            raise click.exceptions.Exit(INTERRUPTED) from None
         except IcecoreError as e:
             raise Failure(" ".join(str(e).split())) from e
 

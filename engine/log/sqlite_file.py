@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import sqlite3
 import threading
 import time
@@ -32,6 +33,8 @@ from icecore.engine.queries.named_queries import query
 SETTINGS = "settings/sqlite.sql"
 DEFAULT_LOCK_TIMEOUT_S = 60.0
 KEPT_STATEMENTS = 512
+_NEEDED_BYTES = 65_536
+"""More than SQLite's shared memory file has, without which a log is not even read."""
 """The number of statements that a connection keeps compiled, above that of all named queries of a log."""
 Result = TypeVar("Result")
 _text = cache(query)
@@ -209,13 +212,20 @@ class SqliteFile:
                 raise ReadOnlyError(f"can't {doing} the warehouse log {self.path}: {text}") from e
             if "malformed" in text or "decode to UTF-8" in text:
                 raise CorruptLogError(f"the warehouse log {self.path} is damaged: {text}") from e
-            raise StorageError(f"can't {doing} the warehouse log {self.path}: {text}") from e
+            why = "; its disk is full" if "disk I/O" in text and self._is_disk_full() else ""
+            raise StorageError(f"can't {doing} the warehouse log {self.path}: {text}{why}") from e
         except sqlite3.DatabaseError as e:
             raise CorruptLogError(f"the warehouse log {self.path} is damaged: {e}") from e
         except OSError as e:
             if isinstance(e, IcecoreError):
                 raise
             raise StorageError(f"can't {doing} the warehouse log {self.path}: {e}") from e
+
+    def _is_disk_full(self) -> bool:
+        """Whether the disk has no room for the files that SQLite needs beside the log, even to read it."""
+        with contextlib.suppress(OSError):
+            return shutil.disk_usage(self.path.parent).free < _NEEDED_BYTES
+        return False
 
     def _is_out_of_reach(self, text: str) -> bool:
         """Whether SQLite could not open the file because it can't make the files that it needs beside it."""

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from click.testing import CliRunner, Result
 
+import icecore
 from icecore.engine.cli.main import cli
 
 Run = Callable[..., Result]
@@ -155,6 +156,17 @@ HOSTILE = (
     "-x",
     "a/b",
 )
+
+
+def test_ctrl_c_has_an_exit_code_of_its_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 would say that an audit had found something."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    run("init")
+    monkeypatch.setattr(icecore.Catalog, "audit", interrupted)
+    assert run("audit", code=130).stderr == "\nAborted!\n"
 
 
 @pytest.mark.parametrize("name", HOSTILE)

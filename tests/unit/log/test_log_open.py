@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from core_tables import ids_of, make_table, rows, store_of
@@ -43,6 +44,19 @@ def test_a_folder_in_the_place_of_the_log(tmp_path: Path) -> None:
     (tmp_path / "icecore.db").mkdir()
     with pytest.raises(IcecoreError, match=r"icecore\.db"):
         icecore.open(tmp_path)
+
+
+def test_a_full_disk_is_named(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite says of it that there is an error of the disk, even where a log is only read."""
+
+    def no_room(*_: object) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(EventStore, "_connect", no_room)
+    for free, told in ((0, "disk I/O error; its disk is full$"), (2**30, "disk I/O error$")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        with pytest.raises(StorageError, match=told):
+            icecore.open(catalog.path, read_only=True)
 
 
 def test_a_file_in_the_place_of_the_warehouse(tmp_path: Path) -> None:
