@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icecore.engine.commit.manifest_summary import field_summaries
+from icecore.engine.errors import IcecoreError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.formats.entry_arrow import METRICS
 from icecore.engine.metadata.fold import TableState
@@ -24,7 +26,7 @@ from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.audited_tables import signed
 from icecore.projections.audit.file_rows import entries_of
-from icecore.projections.entries.wide_entries import inherit
+from icecore.projections.entries.wide_entries import inherit, inherit_all
 from icecore.projections.history.logged_tables import NAMED
 from icecore.projections.inspect.entry_batches import faults_told
 
@@ -50,6 +52,8 @@ MANIFEST_CONTENTS = pa.schema(
         ("summaries_hold", pa.bool_()),
     ]
 )
+_AT_ONCE = 64
+"""The manifests whose entries are completed together, few enough for memory."""
 _LEFT_OUT = frozenset({*METRICS, "split_offsets", "equality_ids", "sort_order_id"})
 
 
@@ -63,8 +67,21 @@ def _rows(repository: Repository, table: Table) -> Iterator[dict[str, Any]]:
     listed = entries_of(table).all_listed()
     read = repository.entries.canonical_all(state.stream, listed, repository.storage_of(state), _LEFT_OUT)
     with faults_told(state):
-        for each, entries in zip(listed, read, strict=True):
-            yield _row(state, each, inherit(entries, each.manifest))
+        pairs = zip(listed, read, strict=True)
+        while some := list(islice(pairs, _AT_ONCE)):
+            yield from (_row(state, each, entries) for each, entries in _completed(some))
+
+
+def _completed(some: Sequence[tuple[ListedManifest, pa.Table]]) -> Iterator[tuple[ListedManifest, pa.Table]]:
+    """Manifests with their entries and what these inherit, all at once where none is at fault."""
+    counts = [len(entries) for _, entries in some]
+    try:
+        whole = inherit_all(pa.concat_tables([t for _, t in some]), [each.manifest for each, _ in some], counts)
+    except IcecoreError:
+        yield from ((each, inherit(entries, each.manifest)) for each, entries in some)
+        return
+    ends = accumulate(counts)
+    yield from ((each, whole.slice(end - n, n)) for (each, _), n, end in zip(some, counts, ends, strict=True))
 
 
 def _row(state: TableState, listed: ListedManifest, entries: pa.Table) -> dict[str, Any]:
