@@ -375,7 +375,7 @@ def parse_primitive(text: str) -> PrimitiveType:
         return GeometryType(m[1] or DEFAULT_CRS)
     if m := _GEOGRAPHY.fullmatch(text.strip()):
         return GeographyType(m[1] or DEFAULT_CRS, (m[2] or DEFAULT_EDGE_ALGORITHM).lower())
-    raise ValidationError(f"unknown type {text!r}")
+    raise ValidationError(f"unknown type {text!r}; there are: {', '.join(_NAMED)}, decimal(P, S) and fixed[N]")
 
 
 def children(iceberg_type: Type) -> tuple[NestedField, ...]:

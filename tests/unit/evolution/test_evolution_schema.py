@@ -176,7 +176,7 @@ def test_an_arrow_struct_gets_fresh_ids_too() -> None:
         ([lambda u: u.add_column(("place.lat",), "int")], "'place.lat' can't be added"),
         ([lambda u: u.add_column("", "int")], "needs a name"),
         ([lambda u: u.add_column((), "int")], "needs a name"),
-        ([lambda u: u.add_column("new", "integer")], "unknown type 'integer'"),
+        ([lambda u: u.add_column("new", "integer")], "unknown type 'integer'; there are: boolean, int, "),
         ([lambda u: u.add_column("new", 7)], "found 7"),
         ([lambda u: u.add_column("new", "int", required=True)], "required without a default"),
         ([lambda u: u.delete_column("place"), lambda u: u.add_column(("place", "z"), "int")], "deletes it"),
