@@ -254,13 +254,15 @@ class Materializer:
         if not is_ours:
             # Registered as it lies there: nothing beside it is ours to change.
             return
-        location = state.metadata_location
-        while location is not None:
+        written, location = None, self._published(state.stream) or state.metadata_location
+        while location is not None and location != written:
+            # Others of its group may have been published since: their hint would be written over at once.
             write_hint(state, location, storage, durable=durable)
-            head = self._store.row(MODELS, "get_head", stream=state.stream)
-            if head is None or head["metadata_location"] in (location, None):
-                return
-            location = head["metadata_location"]
+            written, location = location, self._published(state.stream)
+
+    def _published(self, stream: str) -> str | None:
+        head = self._store.row(MODELS, "get_head", stream=stream)
+        return None if head is None else head["metadata_location"]
 
     def is_claimed(self, stream: str) -> bool:
         """Whether a process is about to make the next version of a file system table, or died over it."""

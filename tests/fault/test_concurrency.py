@@ -25,6 +25,7 @@ from icecore.engine.errors import (
 )
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository.repository import Repository
+from icecore.projections.files import materialize
 
 Open = Callable[[], icecore.Catalog]
 SCHEMES = ("metastore", "filesystem")
@@ -111,6 +112,19 @@ def test_threads_with_catalogs_of_their_own_lose_nothing(catalog: icecore.Catalo
     last = local(table.metadata_location)
     hint = (last.parent / "version-hint.text").read_text()
     assert last.name in (f"{hint}.metadata.json", f"v{hint}.metadata.json")
+
+
+def test_of_commits_one_after_another_the_newest_alone_has_a_hint(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where several were made at once, each had one, which the next wrote over."""
+    table, repository = make_table(catalog), repository_of(catalog)
+    told: list[str] = []
+    earlier = table.state
+    table.append(rows(1))
+    monkeypatch.setattr(materialize, "write_hint", lambda _state, location, *_, **__: told.append(location))
+    repository.materializer.follow_with_hint(earlier, repository.storage_of(earlier), durable=False)
+    assert told == [table.metadata_location]
 
 
 def test_processes_lose_nothing(catalog: icecore.Catalog) -> None:
