@@ -17,6 +17,7 @@ from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import NoSuchTableError, ValidationError
 from icecore.engine.spark.spark_sql_text import quote
+from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spark_source.batch_reader import rows_and_schema
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
 from icecore.engine.spark_source.shown_arrow import shown_table
@@ -197,6 +198,8 @@ class _Frames:
         if metadata is None:
             return self.catalog.load_view(identifier).to_spark(self.session)
         rows, schema = rows_and_schema(metadata_rows(self.catalog, *metadata))
+        if not rows.num_rows:
+            return self.session.createDataFrame([], schema_to_spark(schema))
         return self.session.createDataFrame(shown_table(rows, schema))
 
     def _chosen(self, identifier: Identifier, moment: Moment | None) -> Mapping[str, Any]:

@@ -37,6 +37,11 @@ assert rows_of(plain) == model, rows_of(plain)
 table, model = make(catalog, 3, "merge-on-read"), {i: row(i) for i in range(30)}
 table.spark.delete(F.col("id") % 10 == 3)
 source = spark.sql("SELECT * FROM VALUES (4L, 'd'), (5L, 'u'), (70L, 'u') AS s(id, name)")
+# Of no file and of no row at all.
+new = catalog.create_table("ns.new", SCHEMA)
+new.spark.update({"x": "x + 1"})
+assert icecore.spark.sql(spark, catalog, "SELECT * FROM lake.ns.new.snapshots").count() == 0
+assert new.spark.upsert(source, ["id"]).rows_inserted == 3
 merge = table.spark.merge(source, "id").when_matched_delete("source.name = 'd'").when_matched_update_all()
 result = merge.when_not_matched_insert_all().commit()
 assert (result.rows_updated, result.rows_deleted, result.rows_inserted) == (1, 1, 1), result

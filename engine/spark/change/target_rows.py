@@ -63,7 +63,9 @@ class TargetRows:
         """The frame with NUMBER in place of PATH, as it shuffles faster; null where a row is none of the table."""
         paths = pa.array([t.file.file_path for t in self.tasks], pa.string())
         numbers = pa.array(range(len(self.tasks)), pa.int32())
-        files = self.session.createDataFrame(pa.table([paths, numbers], names=[_FILE_PATH, NUMBER]))
+        table = pa.table([paths, numbers], names=[_FILE_PATH, NUMBER])
+        # Of no files, Spark Connect wants to be told what they would be like.
+        files = self.session.createDataFrame(table, f"{_FILE_PATH} STRING, {NUMBER} INT")
         joined = frame.join(F.broadcast(files), F.col(PATH) == F.col(_FILE_PATH), "left")
         found = f"IF({NUMBER} IS NULL AND {PATH} IS NOT NULL, CAST(raise_error('{_LOST}') AS INT), {NUMBER})"
         kept = [c for c in frame.columns if c != PATH]
