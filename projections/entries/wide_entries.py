@@ -43,14 +43,18 @@ from icecore.engine.spec.types import (
     DoubleType,
     PrimitiveType,
     TimestampNanoType,
+    TimestampType,
     TimestamptzNanoType,
+    TimestamptzType,
     UUIDType,
 )
 from icecore.projections.entries.partition_key import spec_piece, value_pieces
 
 COUNT_MAPS = {"values": "value_counts", "nulls": "null_value_counts", "nans": "nan_value_counts"}
 BOUND_MAPS = {"lower": "lower_bounds", "upper": "upper_bounds"}
+# The last microsecond that a nanosecond tells, and the last millisecond of the year 9999.
 _MOST_US = (2**63 - 1) // 1000
+_MOST_MS = 253_402_300_799_999
 
 _FIELDS = {
     **{f.name: f for f in ENTRY_SCHEMA},
@@ -304,20 +308,31 @@ def _add_metric_columns(made: _Typed, columns: Mapping[str, pa.Array], schema: S
             else:
                 made.columns[f"{prefix}_{field_id}"] = places.take(entries.items)
         names = [f"{prefix}_{field_id}" for prefix in BOUND_MAPS if f"{prefix}_{field_id}" in made.columns]
-        if isinstance(primitive, (TimestampNanoType, TimestamptzNanoType)):
-            _drop_microseconds(made.columns, columns["file_format"], names)
+        _drop_other_units(made.columns, primitive, columns["file_format"], names)
         _drop_inverted(made.columns, primitive, names)
 
 
-def _drop_microseconds(columns: dict[str, pa.Array], formats: pa.Array, names: Sequence[str]) -> None:
-    """Takes bounds of nanoseconds in ORC files that may be microseconds for unknown.
+def _drop_other_units(
+    columns: dict[str, pa.Array], iceberg_type: PrimitiveType, formats: pa.Array, names: Sequence[str]
+) -> None:
+    """Takes bounds of timestamps that may both be of another unit for unknown, as those next to 1970 may be.
 
-    Java wrote these until 1.11. What is no number of microseconds is nanoseconds, all but the days next to 1970.
+    Java wrote microseconds for nanoseconds in ORC until 1.11. Of Parquet files that others wrote, as `add_files` takes
+    them in, it writes the numbers that are in them, which may be milliseconds.
     """
-    is_orc = pc.equal(pc.utf8_upper(formats.cast(pa.string())), FileFormat.ORC.name)
+    match iceberg_type:
+        case TimestampNanoType() | TimestamptzNanoType():
+            file_format, most = FileFormat.ORC, _MOST_US
+        case TimestampType() | TimestamptzType():
+            file_format, most = FileFormat.PARQUET, _MOST_MS
+        case _:
+            return
+    doubtful = pc.equal(pc.utf8_upper(formats.cast(pa.string())), file_format.name)
     for name in names:
-        small = pc.and_(pc.less_equal(columns[name], _MOST_US), pc.greater_equal(columns[name], -_MOST_US))
-        columns[name] = pc.if_else(pc.and_(is_orc, small), pa.scalar(None, pa.int64()), columns[name])
+        small = pc.and_(pc.less_equal(columns[name], most), pc.greater_equal(columns[name], -most))
+        doubtful = pc.and_(doubtful, small.fill_null(True))
+    for name in names:
+        columns[name] = pc.if_else(doubtful, pa.scalar(None, pa.int64()), columns[name])
 
 
 def _drop_inverted(columns: dict[str, pa.Array], iceberg_type: PrimitiveType, names: Sequence[str]) -> None:

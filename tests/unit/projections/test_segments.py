@@ -27,9 +27,12 @@ from icecore.engine.spec.types import (
     ListType,
     LongType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
     TimestampNanoType,
+    TimestampType,
+    TimestamptzType,
 )
 from icecore.projections.entries.decode_entries import decode_manifest
 from icecore.projections.entries.wide_entries import inherit, inherit_sequence_numbers, widen, widen_all
@@ -167,14 +170,25 @@ def test_bounds_that_are_the_wrong_way_round_are_unknown() -> None:
     assert wide["lower_1"].to_pylist() == [1, None] and wide["upper_1"].to_pylist() == [2, None]
 
 
-def test_nanoseconds_in_orc_that_may_be_microseconds_are_unknown() -> None:
-    """Java wrote such bounds (until 1.11), by which plans lost rows; Parquet never had them."""
-    schema, _ = identity_spec(TimestampNanoType())
-    low, high = (struct.pack("<q", n) for n in (1_704_067_200_000_000, 1_704_067_200_000_000_000))
-    bounds = {"lower_bounds": [(1, low)], "upper_bounds": [(1, high)]}
-    wide = widen(entries(bounds | {"file_format": "ORC"}, bounds), schema=schema, specs={0: UNPARTITIONED}).table
-    assert [v is None for v in wide["lower_1"].to_pylist()] == [True, False]
-    assert [v is None for v in wide["upper_1"].to_pylist()] == [False, False]
+@pytest.mark.parametrize(
+    ("iceberg_type", "file_format", "other", "own"),
+    [
+        (TimestampNanoType(), "ORC", 1_704_067_200_000_000, 1_704_067_200_000_000_000),
+        (TimestampType(), "PARQUET", 1_704_067_200_000, 1_704_067_200_000_000),
+        (TimestamptzType(), "PARQUET", -62_135_596_800_000, -62_135_596_800_000_000),
+    ],
+)
+def test_bounds_of_timestamps_that_may_be_of_another_unit_are_unknown(
+    iceberg_type: PrimitiveType, file_format: str, other: int, own: int
+) -> None:
+    """Java wrote such bounds, of ORC (until 1.11) and of files that others wrote, and plans lost rows by them."""
+    schema, _ = identity_spec(iceberg_type)
+    low, high = ([(1, struct.pack("<q", n))] for n in (other, own))
+    bounds = [(low, low, file_format), (low, None, file_format), (low, high, file_format), (low, low, "AVRO")]
+    made = [{"lower_bounds": lower, "upper_bounds": upper, "file_format": kind} for lower, upper, kind in bounds]
+    wide = widen(entries(*made), schema=schema, specs={0: UNPARTITIONED}).table
+    assert [v is not None for v in wide["lower_1"].to_pylist()] == [False, False, other < own, True]
+    assert [v is not None for v in wide["upper_1"].to_pylist()] == [False, False, other < own, True]
 
 
 def test_what_lies_below_a_null_is_not_there() -> None:
