@@ -66,10 +66,6 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
-def pytest_unconfigure() -> None:
-    gc.unfreeze()
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Each worker takes a file at a time in the order above; two take all of Spark, so that two sessions are started.
