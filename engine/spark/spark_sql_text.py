@@ -47,8 +47,24 @@ _variables = itertools.count()
 
 
 def quote(*path: str) -> str:
-    """A column, or a field inside struct columns."""
+    """A column, or a field inside struct columns.
+
+    Raises ValidationError for a name with `${` where the session would put a variable's value there, backticks or not.
+    """
+    named = next((name for name in path if "${" in name), None)
+    if named is not None and _substitutes_variables():
+        raise ValidationError(
+            f"Spark would put a variable's value into the name {named!r} and might read another column: set "
+            "spark.sql.variable.substitute to false in the session"
+        )
     return ".".join("`" + name.replace("`", "``") + "`" for name in path)
+
+
+def _substitutes_variables() -> bool:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    return session is None or str(session.conf.get("spark.sql.variable.substitute", "true")).lower() == "true"
 
 
 def text_literal(text: str) -> str:

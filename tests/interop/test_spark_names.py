@@ -16,6 +16,7 @@ pytestmark = pytest.mark.spark
 from pyspark.sql import types as T  # noqa: E402
 
 import icecore  # noqa: E402
+from icecore.engine.errors import ValidationError  # noqa: E402
 from icecore.engine.spark.spark_types import spark_to_schema  # noqa: E402
 
 CASE_SENSITIVE = "spark.sql.caseSensitive"
@@ -132,3 +133,17 @@ def test_names_that_differ_by_case_where_case_does_not_matter(spark: Any, catalo
     assert same_in_spark(spark, table) == 5
     assert table.scan('"ID" = -3').to_arrow()["id"].to_pylist() == [3]
     assert same_in_spark(spark, table, "\"ID\" = -3 AND v = 'x'") == 1
+
+
+def test_a_name_that_spark_would_put_a_variable_into_is_an_error(spark: Any, catalog: icecore.Catalog) -> None:
+    """Within backticks too: `a${x}` read the column `a`, and an update wrote its values."""
+    table = catalog.create_table("ns.t", pa.schema([("a", pa.int64()), ("a${x}", pa.int64())]))
+    table.append([{"a": 1, "a${x}": 10}])
+    for use in (lambda: table.scan().to_spark(spark), lambda: table.spark.update({"a": "a + 1"}, where="a = 1")):
+        with pytest.raises(ValidationError, match=r"spark\.sql\.variable\.substitute"):
+            use()
+    spark.conf.set("spark.sql.variable.substitute", "false")
+    try:
+        assert [tuple(r) for r in table.scan().to_spark(spark).collect()] == [(1, 10)]
+    finally:
+        spark.conf.unset("spark.sql.variable.substitute")
