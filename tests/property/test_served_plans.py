@@ -27,6 +27,7 @@ from icecore.engine.server.planning.served_scan import ServedScan
 from icecore.engine.server.planning.task_texts import TaskWriter
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ContentFile, without_metrics
+from icecore.engine.spec.types import TimestampType, TimestamptzType
 from icecore.projections.stored_plans.scan_task_json import content_file_to_json
 
 FILTERS = 2
@@ -44,6 +45,8 @@ MAPS = {
     "lower-bounds": "lower_bounds",
     "upper-bounds": "upper_bounds",
 }
+LAST_MILLISECOND = 253_402_300_799_999
+"""That of the year 9999: timestamps up to it may be of another unit than they should."""
 WRITER = TaskWriter()
 
 
@@ -140,9 +143,11 @@ def metrics_are_those_of_manifests(table: icecore.Table, ids: list[int], found: 
 
 
 def value(table: icecore.Table, key: str, field_id: int, told: Any) -> Any:
-    """A metric as it is compared; bounds that are NaN are as good as none, and promoted ones are equal."""
+    """A metric as it is compared: bounds that are NaN or of no known unit are as good as none, promoted ones equal."""
     if told is None or not key.endswith("-bounds"):
         return told
     kind = table.metadata.all_fields.find_field(field_id).primitive_type
     found = single_value.from_bytes(kind, bytes.fromhex(told) if isinstance(told, str) else told)
+    if isinstance(kind, TimestampType | TimestamptzType) and abs(found) <= LAST_MILLISECOND:
+        return None
     return None if isinstance(found, float) and math.isnan(found) else found

@@ -41,6 +41,7 @@ GUARDED = {
     "engine/spark/change/position_tasks.py: pyspark",
     # Where a session was given.
     "engine/spark/relation/planned_frame.py: pyspark",
+    "engine/spark/spark_sql_text.py: pyspark",
     "engine/spark_source/sql_catalog/session_catalog.py: pyspark",
     "projections/distributed_plan/entry_frames.py: pyspark",
     "projections/distributed_plan/spark_planner.py: pyspark",
