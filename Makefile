@@ -30,11 +30,10 @@ demo: $(READY)
 	@rm -rf demo-warehouse
 	@$(BIN)/icecore demo
 
-# Spark starts in half the time with an archive of its classes, which is made once. Three workers keep two cores busy:
-# what Spark's tests do is to wait for a third of their time.
+# Spark starts in half the time with an archive of its classes, which is made once.
 test: check
 	@$(BIN)/python tests/spark_jvm.py
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(TOOLS)
 	$(BIN)/ruff format --check .

@@ -68,23 +68,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Each worker takes a file at a time in the order above; two take all of Spark, so that two sessions are started.
-
-    One of these takes all of Spark Connect, so that it has one server too.
-    """
+    """Each worker takes a file at a time in the order above; one takes all of Spark, so that one session is started."""
     from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
     config.option.loadscopereorder = False
     scheduler = LoadFileScheduling(config, log)
-    halves: dict[str, int] = {}
-
-    def unit_of_work(nodeid: str) -> str:
-        file = nodeid.split("::", 1)[0]
-        if not _needs_spark(nodeid):
-            return file
-        return f"Spark {0 if 'connect' in file else halves.setdefault(file, len(halves) % 2)}"
-
-    scheduler._split_scope = unit_of_work
+    scheduler._split_scope = lambda nodeid: "Spark" if _needs_spark(nodeid) else nodeid.split("::", 1)[0]
     return scheduler
 
 
