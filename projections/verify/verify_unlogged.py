@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from icecore.engine.errors import IcecoreError
+from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.repository.repository import Repository
@@ -39,5 +40,4 @@ def unlogged_commits(repository: Repository, state: TableState | ViewState, stor
         details = tuple(
             f"{n} is of a later commit than the log has, as where an earlier icecore.db was put back" for n in shown
         )
-        name = ".".join(state.identifier)
-        yield Finding(Cause.UNLOGGED, name, "metadata file", len(unknown), shown, details, folder)
+        yield Finding(Cause.UNLOGGED, dotted(state.identifier), "metadata file", len(unknown), shown, details, folder)

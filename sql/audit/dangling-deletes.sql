@@ -7,9 +7,17 @@ WITH of_partition AS (
     FROM files WHERE content = 'data' GROUP BY ALL
 ),
 of_table AS (SELECT namespace, name, min(oldest) AS oldest FROM of_partition GROUP BY ALL),
+-- The path that a delete file names, and those of data files, whichever way writers spell them.
+named AS (
+    SELECT
+        *,
+        regexp_replace(
+            regexp_replace(coalesce(referenced_data_file, file_path), '^file:(//)?/', '/'), '^s3[an]:', 's3:'
+        ) AS path
+    FROM files
+),
 of_path AS (
-    SELECT namespace, name, regexp_replace(file_path, '^file:/+', '/') AS path, min(sequence_number) AS oldest
-    FROM files WHERE content = 'data' GROUP BY ALL
+    SELECT namespace, name, path, min(sequence_number) AS oldest FROM named WHERE content = 'data' GROUP BY ALL
 ),
 deletes AS (
     SELECT
@@ -19,9 +27,8 @@ deletes AS (
             WHEN d.content = 'equality_deletes' AND d.partition = '' THEN t.oldest
             ELSE p.oldest
         END AS oldest
-    FROM files AS d
-    LEFT JOIN of_path AS f
-        ON f.namespace = d.namespace AND f.name = d.name AND f.path = regexp_replace(d.referenced_data_file, '^file:/+', '/')
+    FROM named AS d
+    LEFT JOIN of_path AS f ON f.namespace = d.namespace AND f.name = d.name AND f.path = d.path
     LEFT JOIN of_table AS t ON t.namespace = d.namespace AND t.name = d.name
     LEFT JOIN of_partition AS p
         ON p.namespace = d.namespace AND p.name = d.name AND p.spec_id = d.spec_id AND p.partition = d.partition
