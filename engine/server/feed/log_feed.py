@@ -22,7 +22,7 @@ from icecore.engine.errors import IcecoreError
 from icecore.engine.events.event import LOG_FORGOTTEN
 from icecore.engine.events.name_events import Renamed, read_name_event
 from icecore.engine.log.store import EventStore
-from icecore.engine.server.feed.logged_commits import NamedEvent, Names, named_commits, names_at, shown_event
+from icecore.engine.server.feed.logged_commits import NamedEvent, Names, last_names, named_commits, shown_event
 from icecore.engine.server.feed.logged_operations import namespace_of
 
 _FOREIGN = "log/foreign.sql"
@@ -181,7 +181,7 @@ class LogFeed:
         self._kept.clear()
         self._kept_bytes = 0
         self._kept_after = self._reached = self.store.head()[0]
-        self._names = names_at(self.store, self._reached)
+        self._names = last_names(self.store, self._reached)
 
     def _read(self) -> list[FedEvent]:
         """The events that came since it was looked last."""
@@ -194,7 +194,7 @@ class LogFeed:
         """The commits after a position, as many as a page has; at least one."""
         found: list[FedEvent] = []
         size = 0
-        for commit in named_commits(self.store, names_at(self.store, after), after):
+        for commit in named_commits(self.store, last_names(self.store, after), after):
             found += FedEvent.of(commit)
             size += sum(len(e.text) for e in found[-len(commit) :])
             if size > PAGE_BYTES:

@@ -17,8 +17,8 @@ Names = dict[str, Identifier]
 NamedEvent = tuple[Event, Identifier | None]
 
 
-def names_at(store: EventStore, position: int) -> Names:
-    """The names as of a position. Raises MissingArchiveError, CorruptLogError."""
+def last_names(store: EventStore, position: int) -> Names:
+    """The names up to a position. Raises MissingArchiveError, CorruptLogError."""
     names: Names = {}
     for event in store.naming_events(position):
         _named(event, names)

@@ -18,7 +18,7 @@ from icecore.engine.common.json_reader import get, get_list, loads
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.log.store import EventStore
-from icecore.engine.server.feed.logged_commits import named_commits, names_at, shown_event
+from icecore.engine.server.feed.logged_commits import last_names, named_commits, shown_event
 from icecore.engine.server.feed.logged_operations import namespace_of, object_uuid, operation_type
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call, levels
@@ -38,7 +38,7 @@ def query_events(call: Call) -> Answer:
     types, objects = get_list(asked, "operation-types", "the request", []), _objects(asked)
     found: list[dict[str, Any]] = []
     reached, time = asked["after"], 0
-    names, up_to = names_at(store, reached), None if call.past is None else call.past.position
+    names, up_to = last_names(store, reached), None if call.past is None else call.past.position
     for commit in named_commits(store, names, reached, up_to):
         events = [shown_event(e, name, len(commit)) for e, name in commit if _is_asked(e, name, types, objects)]
         if found and len(found) + len(events) > min(size, MOST):
