@@ -33,9 +33,9 @@ from icecore.engine.queries.named_queries import query
 SETTINGS = "settings/sqlite.sql"
 DEFAULT_LOCK_TIMEOUT_S = 60.0
 KEPT_STATEMENTS = 512
+"""The number of statements that a connection keeps compiled, above that of all named queries of a log."""
 _NEEDED_BYTES = 65_536
 """More than SQLite's shared memory file has, without which a log is not even read."""
-"""The number of statements that a connection keeps compiled, above that of all named queries of a log."""
 Result = TypeVar("Result")
 _text = cache(query)
 

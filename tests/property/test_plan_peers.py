@@ -97,7 +97,8 @@ def has_no_unit(file: ContentFile, bound: Expression) -> bool:
     """Whether a filter is of timestamps whose bounds in a file may be milliseconds, by which PyIceberg loses rows."""
     asked = {p.term.field.field_id for p in predicates(bound) if isinstance(p.term, BoundTerm) and is_time(p.term)}
     bounds = [[b[i] for b in (file.lower_bounds or {}, file.upper_bounds or {}) if i in b] for i in asked]
-    return any(all(abs(int.from_bytes(b, "little", signed=True)) < 2.6e14 for b in both) for both in bounds)
+    last = 253_402_300_799_999  # millisecond of the year 9999
+    return any(all(abs(int.from_bytes(b, "little", signed=True)) <= last for b in both) for both in bounds)
 
 
 def is_time(term: BoundTerm) -> bool:
