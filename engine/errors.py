@@ -289,3 +289,7 @@ class UnreadableTableWarning(UserWarning):
 
 class MovedWarehouseWarning(UserWarning):
     """A warehouse was opened in another folder than the one that it belongs to."""
+
+
+class LostLogWarning(UserWarning):
+    """A warehouse was made in a folder that holds tables already, as where its log was lost."""

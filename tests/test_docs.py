@@ -46,6 +46,7 @@ def page_and_need(page: Path) -> str:
 
 
 @pytest.mark.usefixtures("no_hint_to_come")
+@pytest.mark.filterwarnings("ignore::icecore.engine.errors.LostLogWarning")
 @pytest.mark.parametrize("page", PAGES, ids=page_and_need)
 def test_what_it_shows_is_what_happens(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every answer is the one given here; `...` stands for ids, times and paths. Each page has a folder of its own."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Unpack
 from icecore.engine.catalog import catalog_handle, catalog_namespaces, catalog_tables, catalog_views, log_tools
 from icecore.engine.catalog.audits import audit_tools
 from icecore.engine.catalog.past import blaming, comparing, dropped, searching, undoing
-from icecore.engine.catalog.warehouse import open_warehouse
+from icecore.engine.catalog.warehouse import check_left_tables, open_warehouse
 from icecore.engine.common.identifiers import identifier_tuple
 from icecore.engine.events.provenance import provenance
 from icecore.engine.query import catalog_query
@@ -51,10 +51,12 @@ def open_catalog(
     and the name under which PyIceberg's `sql` catalog must be opened. The environment variable ICECORE_CACHE_MEMORY
     limits the manifest entries that plans hold in memory, `1GB` by default. A warehouse that was copied or moved from
     another folder is read with its locations mapped, with a MovedWarehouseWarning; changes of it raise
-    MovedWarehouseError. With `location_roots` tables and views may only be in the warehouse's folder and in these, with
-    `unique_locations` not where another one is: else commits raise ForbiddenLocationError. Raises StorageError,
-    ReadOnlyError, CorruptLogError, WarehouseLockedError, ValidationError.
+    MovedWarehouseError. A new log where tables lie already, as after theirs was lost, comes with a LostLogWarning. With
+    `location_roots` tables and views may only be in the warehouse's folder and in these, with `unique_locations` not
+    where another one is: else commits raise ForbiddenLocationError. Raises StorageError, ReadOnlyError,
+    CorruptLogError, WarehouseLockedError, ValidationError.
     """
+    check_left_tables(path, create=create and not read_only)
     return Catalog(
         path,
         create=create,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from icecore.engine.errors import MovedWarehouseWarning, ReadOnlyError, StorageError
+from icecore.engine.errors import LostLogWarning, MovedWarehouseWarning, ReadOnlyError, StorageError
 from icecore.engine.log.location_mapping import storage_of
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import FORGETTING, MODELS, EventStore
@@ -102,6 +102,23 @@ def open_warehouse(
     if store.is_writable:
         _heal(warehouse)
     return warehouse
+
+
+def check_left_tables(path: str | os.PathLike[str], *, create: bool) -> None:
+    """Looks for tables in a folder that has no log, before a warehouse is made there.
+
+    A LostLogWarning tells of them. Raises StorageError where the log may not be made, or the folder is not local.
+    """
+    folder = local_folder(path)
+    if (folder / LOG_FILE).exists() or (folder / CLONE_NOTE).exists():
+        return
+    from icecore.engine.foreign.left_tables import left_tables, left_text
+
+    if left := left_tables(folder):
+        text = left_text(folder, left)
+        if not create:
+            raise StorageError(f"{text}; `icecore init` makes an empty one")
+        warnings.warn(f"{text}; an empty one is made now", LostLogWarning, stacklevel=3)
 
 
 def _make_folder(path: Path) -> None:

@@ -16,7 +16,7 @@ from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.listing import modified_ms
 
 HINT = "version-hint.text"
-_ENDINGS = (".metadata.json", ".metadata.json.gz")
+METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
 
 
 def newest_metadata(location: str, storage: Storage) -> str:
@@ -29,7 +29,7 @@ def newest_metadata(location: str, storage: Storage) -> str:
     if path is None or not os.path.isdir(path):
         return location
     for folder in (f"{location.rstrip('/')}/metadata", location.rstrip("/")):
-        names = [n for n in storage.list(folder) if n.endswith(_ENDINGS)]
+        names = [n for n in storage.list(folder) if n.endswith(METADATA_ENDINGS)]
         if names:
             hinted = _hinted(folder, names, storage)
             return f"{folder}/{hinted or max(names, key=lambda n: _age(folder, n, storage))}"
@@ -57,7 +57,7 @@ def _hinted(folder: str, names: list[str], storage: Storage) -> str | None:
     with contextlib.suppress(IcecoreError, UnicodeDecodeError):
         hint = storage.read_bytes(f"{folder}/{HINT}").decode().strip()
         for name in names:
-            if name in (hint, *(f"v{hint}{ending}" for ending in (*_ENDINGS, ".gz.metadata.json"))):
+            if name in (hint, *(f"v{hint}{ending}" for ending in (*METADATA_ENDINGS, ".gz.metadata.json"))):
                 return name
             if name.startswith(f"{hint}-") or (hint.isdecimal() and metadata_version(name) == int(hint)):
                 return name

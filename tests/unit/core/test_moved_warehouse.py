@@ -17,7 +17,7 @@ import pytest
 from core_tables import digests
 
 import icecore
-from icecore.engine.errors import MovedWarehouseError, MovedWarehouseWarning, StorageError
+from icecore.engine.errors import LostLogWarning, MovedWarehouseError, MovedWarehouseWarning, StorageError
 
 ROWS = [{"id": n, "city": f"c{n}"} for n in range(10)]
 
@@ -248,3 +248,17 @@ def test_shell_says_it_in_one_line(lake: Path) -> None:
     for done, begins in ((read, "warning: "), (change, "error: ")):
         [line] = done.stderr.splitlines()
         assert line.startswith(begins) and "icecore move" in line
+
+
+def test_a_lost_log_is_told_of(lake: Path) -> None:
+    """No empty warehouse is made over its tables without a word; they can be taken in again, and then all is said."""
+    (lake / "icecore.db").unlink()
+    (lake / "data" / "day=1").mkdir(parents=True)
+    told = r"s/few, s/v1, s/v2 and 1 more.*icecore import.*icecore register s.few .*/s/few"
+    with pytest.raises(StorageError, match=f"{told}.*icecore init"):
+        icecore.open(lake, create=False)
+    with pytest.warns(LostLogWarning, match=told), icecore.open(lake) as catalog:
+        catalog.create_namespace("s")
+        assert catalog.register_table("s.v2", str(lake / "s/v2")).scan().count() == 10
+    with warnings.catch_warnings(action="error"):
+        icecore.open(lake).close()
