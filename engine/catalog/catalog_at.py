@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from icecore.engine.catalog.warehouse import Warehouse
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
+from icecore.engine.common.text import names_like
 from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, NoSuchViewError
 from icecore.engine.events import event as ev
 from icecore.engine.log.names_at import CatalogNames
@@ -142,13 +143,17 @@ class CatalogAt:
         stream = self._streams.get(identifier_tuple(identifier))
         return stream if stream is not None and ev.is_view_stream(stream) == view else None
 
+    def _like(self, name: Identifier) -> tuple[str, tuple[Identifier, ...]]:
+        near = (n for n in self._streams if n[:-1] == name[:-1] or n[-1] == name[-1])
+        return names_like(name, near)
+
     def load_view(self, identifier: IdentifierLike) -> View:
         """The view as it was, over tables and views as they were. Raises NoSuchViewError."""
         name = identifier_tuple(identifier)
         stream = self._stream(name, view=True)
         state = None if stream is None else self._warehouse.views.state_at(stream, self.position)
         if state is None:
-            raise NoSuchViewError(f"View does not exist: {dotted(name)} at position {self.position}")
+            raise NoSuchViewError(f"View does not exist: {dotted(name)} at position {self.position}", *self._like(name))
         return View(self._warehouse.views, self, state, None)
 
     def load_table(self, identifier: IdentifierLike) -> Table:
@@ -156,7 +161,9 @@ class CatalogAt:
         name = identifier_tuple(identifier)
         stream = self._stream(name, view=False)
         if stream is None:
-            raise NoSuchTableError(f"Table does not exist: {dotted(name)} at position {self.position}")
+            raise NoSuchTableError(
+                f"Table does not exist: {dotted(name)} at position {self.position}", *self._like(name)
+            )
         return self.table_of(stream)
 
     def table_of(self, stream: str) -> Table:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from icecore.engine.common.identifiers import Identifier
 
 MOST = 20
 MOST_OF_A_REPR = 500
 _MOST_OF_A_VALUE = 100
 _ITEMS = 3
+_SUGGESTED = 3
 
 
 def abbreviated(names: Iterable[object], most: int = MOST) -> str:
@@ -19,6 +23,17 @@ def abbreviated(names: Iterable[object], most: int = MOST) -> str:
     shown = ", ".join(str(n) for n in islice(rest, most))
     more = sum(1 for _ in rest)
     return f"{shown} and {more} more" if more else shown or "none"
+
+
+def names_like(name: Identifier, known: Iterable[Identifier]) -> tuple[str, tuple[Identifier, ...]]:
+    """The end of an error of a name that is none, `; did you mean 'a.b'?`, and the namespaces that it tells of."""
+    import difflib
+
+    texts = {".".join(other): other for other in known}
+    same = [text for text, other in texts.items() if other[-1].lower() == name[-1].lower()]
+    close = (same or difflib.get_close_matches(".".join(name), texts, _SUGGESTED))[:_SUGGESTED]
+    words = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    return words, tuple(dict.fromkeys(texts[text][:-1] for text in close))
 
 
 def is_unicode(text: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 import orjson
 
 from icecore.engine.common.stored_json import stored_json
+from icecore.engine.common.text import names_like
 from icecore.engine.errors import (
     CorruptLogError,
     NamespaceAlreadyExistsError,
@@ -272,14 +273,23 @@ class ReadModels(ManifestModels):
             raise NoSuchViewError(f"View does not exist: {dotted(identifier)}", *more)
         return found[1]
 
-    def _became_of(self, name: tuple[str, ...], *kinds: str) -> tuple[str, tuple[tuple[str, ...], ...]] | tuple[()]:
-        """The words for what became of a name, and the namespaces that they tell of."""
+    def _became_of(self, name: tuple[str, ...], *kinds: str) -> tuple[str, tuple[tuple[str, ...], ...]]:
+        """The words for what became of a name, or which ones are like it, and the namespaces that they tell of."""
         took = (event for kind in kinds if (event := self._store.event_that_took(kind, name)) is not None)
         last = max(took, key=lambda event: event.position, default=None)
         if last is None:
-            return ()
+            return self._like(name, *kinds) if "namespace" not in kinds else ("", ())
         head = self._store.row(MODELS, "get_head", stream=last.stream)
         return became_of(last, is_last=head is not None and head["position"] == last.position)
+
+    def _like(self, name: tuple[str, ...], *kinds: str) -> tuple[str, tuple[tuple[str, ...], ...]]:
+        """The same for a name that nothing ever had; few names are looked at, as clients may try many that are none."""
+        found: tuple[str, tuple[tuple[str, ...], ...]] = "", ()
+        for statement in ("names_like", "names_elsewhere"):
+            rows = self._store.rows(MODELS, statement, namespace=dotted(name[:-1]), name=name[-1])
+            known = [(*r["namespace"].split(SEPARATOR), r["name"]) for r in rows if r["kind"] in kinds]
+            found = found if found[0] else names_like(name, known)
+        return found
 
     def check_new_name(
         self, identifier: tuple[str, ...], *, kind: str = "table", before: tuple[str, ...] | None = None

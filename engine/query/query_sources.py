@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, assert_never
 
 import pyarrow as pa
 from attrs import evolve, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import names_like
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import NoSuchTableError, ValidationError
@@ -32,8 +32,6 @@ METADATA_TABLES = (
     *("events", "commits", "file_history", "schema_history", "spec_history", "property_history", "ref_history"),
 )
 """The tables of `table.inspect`, which stand after the name of their table."""
-
-_SUGGESTED = 3
 
 
 class QueryCatalog(Lookup, Protocol):
@@ -106,7 +104,7 @@ def rows_of(mention: Mention, scope: NameScope, catalog: QueryCatalog, views: Du
         found = _metadata_rows(mention, scope, catalog)
         if found is not None:
             return found
-        raise NoSuchTableError(f"{e}{_suggestion(mention.parts, catalog)}") from e
+        raise NoSuchTableError(f"{e}{names_like(mention.parts, _names(catalog))[0]}") from e
     match source:
         case TableSource(table):
             return TableRows(_scan(table, mention))
@@ -164,11 +162,8 @@ def _time(value: Any) -> Any:
     return value if isinstance(value, str) or hasattr(value, "timestamp") else str(value)
 
 
-def _suggestion(parts: Identifier, catalog: QueryCatalog) -> str:
-    """The names that are like one that is none."""
-    levels = list(catalog.all_namespaces())
-    names = (name for n in levels for name in (*catalog.list_tables(n), *catalog.list_views(n)))
-    known = {".".join(name): name for name in names}
-    same = [text for text, name in known.items() if name[-1].lower() == parts[-1].lower()]
-    close = same or difflib.get_close_matches(".".join(parts), known, _SUGGESTED)
-    return f"; did you mean {' or '.join(map(repr, close[:_SUGGESTED]))}?" if close else ""
+def _names(catalog: QueryCatalog) -> Iterator[Identifier]:
+    """The names of all tables and views."""
+    for namespace in catalog.all_namespaces():
+        yield from catalog.list_tables(namespace)
+        yield from catalog.list_views(namespace)

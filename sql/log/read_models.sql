@@ -59,6 +59,17 @@ SELECT namespace, name, kind, stream FROM catalog_name ORDER BY namespace, name;
 -- name: get_name
 SELECT kind, stream FROM catalog_name WHERE namespace = $namespace AND name = $name;
 
+-- name: names_like
+-- Names of a namespace that may be meant by one that is none: about as long, and begun or ended alike.
+SELECT namespace, name, kind FROM (SELECT * FROM catalog_name WHERE namespace = $namespace LIMIT 2000)
+WHERE abs(length(name) - length($name)) < 4
+  AND (lower(substr(name, 1, 1)) = lower(substr($name, 1, 1)) OR lower(substr(name, -1)) = lower(substr($name, -1)))
+LIMIT 100;
+
+-- name: names_elsewhere
+-- The same name in other namespaces, as far as they are found among the first names.
+SELECT namespace, name, kind FROM (SELECT * FROM catalog_name LIMIT 2000) WHERE name = $name COLLATE NOCASE LIMIT 3;
+
 -- name: name_of_stream
 SELECT namespace, name, kind FROM catalog_name WHERE stream = $stream;
 

@@ -49,6 +49,8 @@ def audit(
     listed = _listed(catalog)
     only = None if tables is None else frozenset(map(identifier_tuple, _several(tables)))
     for name in sorted((only or frozenset()) - {t.identifier for t in listed}):
+        # Where it is there by now it was made after the tables were listed.
+        warehouse.models.table_stream(name)
         raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
     repository = warehouse.repository
     adopt = repository.foreign.adopt_all_if_changed

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from rest_client import SCHEMA, Reply, RestClient, served
 
 import icecore
 from icecore.engine.common.ids import now_ms
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import NoSuchTableError, NoSuchViewError, ValidationError
 from icecore.engine.evolution.schema_text import parse_schema
 from icecore.engine.server.auth import access_tokens
 from icecore.engine.server.auth.access_tokens import AccessTokens
@@ -119,6 +121,26 @@ def test_what_became_of_a_name_is_told_to_who_may_read_there(
     assert asked(rest, anyone, "GET", T).error[2] == f"{went}; it was renamed to sales.u at position {took + 1} by {by}"
     assert asked(rest, here, "GET", T).error[2] == went
     assert asked(rest, here, "GET", "/v1/namespaces?parent=people").error[2] == "Namespace does not exist: people"
+
+
+def test_names_that_are_alike_are_told_to_who_may_read_there(
+    rest: RestClient, tokens: AccessTokens, catalog: icecore.Catalog
+) -> None:
+    """In the namespace first, then elsewhere; as of a position too. Whose token ends before that is told nothing."""
+    catalog.create_table(("sales", "orders", "wanted"), pa.schema([("id", pa.int64())]))
+    anyone, here = made(tokens, "read:*"), made(tokens, "read:people", name="bob")
+    near, other = "/v1/namespaces/sales%1Forders/tables/wantd", "/v1/namespaces/people/tables/wanted"
+    like = "; did you mean 'sales.orders.wanted'?"
+    assert asked(rest, anyone, "GET", near).error[1:] == (
+        "NoSuchTableException",
+        f"Table does not exist: sales.orders.wantd{like}",
+    )
+    assert asked(rest, anyone, "GET", other).error[2] == f"Table does not exist: people.wanted{like}"
+    assert asked(rest, here, "GET", other).error[2] == "Table does not exist: people.wanted"
+    with pytest.raises(NoSuchTableError, match=re.escape(like)):
+        catalog.at(catalog.position).load_table("sales.orders.Wanted")
+    with pytest.raises(NoSuchViewError, match=r"wantd$"):
+        catalog.load_view("sales.orders.wantd")
 
 
 def test_a_revoked_or_expired_token_opens_nothing_more(
