@@ -64,6 +64,7 @@ def register(
             settings.print_record(seen.as_dict(), f"registered the view {seen.name}")
             return
         if overwrite and made_before(catalog, key) is None and catalog.table_exists(name):
+            catalog.register_table(name, location, overwrite=True, location_mapping=mapping or None, dry_run=True)
             agree([f"would drop {name}, which has the name now; `icecore undrop` gives it back under another"], yes=yes)
         registered = catalog.register_table(
             name,

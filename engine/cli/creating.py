@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -71,11 +72,8 @@ def create(
     with settings.write() as catalog:
         if create_namespace:
             make_namespace(catalog, table)
-        if replace and made_before(catalog, key) is None and catalog.table_exists(table):
-            held = TableText(catalog.load_table(table)).total("records") or 0
-            agree([f"would replace {table} with its {counted(held, 'row')}; its snapshots stay"], yes=yes)
-        make = catalog.create_or_replace_table if replace else catalog.create_table
-        made = make(
+        make = partial(
+            catalog.create_or_replace_table if replace else catalog.create_table,
             table,
             columns,
             partition_spec=partition or None,
@@ -83,10 +81,12 @@ def create(
             location=location,
             properties=properties,
             format_version=format_version,
-            message=message,
-            author=author,
-            idempotency_key=key,
         )
+        if replace and made_before(catalog, key) is None and catalog.table_exists(table):
+            make(dry_run=True)
+            held = TableText(catalog.load_table(table)).total("records") or 0
+            agree([f"would replace {table} with its {counted(held, 'row')}; its snapshots stay"], yes=yes)
+        made = make(message=message, author=author, idempotency_key=key)
         text = TableText(made)
         columns_made = counted(len(made.schema().fields), "column")
         settings.print_record(text.as_dict(), f"created {text.name}: {columns_made}, partitioned by {text.partition()}")

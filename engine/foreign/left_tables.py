@@ -36,7 +36,7 @@ def left_tables(folder: Path) -> list[Path]:
 
 
 def left_text(folder: Path, left: list[Path]) -> str:
-    """What lies in a folder without a log, and what to do with it."""
+    """The words for what lies in a folder without a log, and for what to do with it."""
     shown = abbreviated((str(path.relative_to(folder)) for path in left), _SHOWN)
     name = ".".join(left[0].relative_to(folder).parts) or folder.name
     return (

@@ -68,6 +68,8 @@ def drop_column(
 ) -> None:
     """Drop a column. Its values stay in the files of snapshots that have it."""
     if not dry_run:
+        with settings.write() as catalog:
+            catalog.load_table(_table_name()).update_schema(dry_run=True).delete_column(column).commit()
         agree([f"would drop the column {column} of {_table_name()}"], yes=yes)
     _schema(settings, f"drop the column {column}", lambda u: u.delete_column(column), message, author, dry_run)
 
