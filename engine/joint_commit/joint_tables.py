@@ -32,7 +32,8 @@ def nothing_happens(_: object) -> None:
 class TableChange(OfOneStream):
     """The changes of one table. `part` gives None where there are none, `ended` is called after the commit.
 
-    `unless_changed` makes the error for where they turn out to change nothing, if that is one.
+    `unless_changed` makes the error for where they turn out to change nothing, if that is one. Of one that `is_seen`
+    others' commits were just adopted: the first try begins with the state as of then.
     """
 
     name: Identifier
@@ -40,6 +41,7 @@ class TableChange(OfOneStream):
     part: Callable[[], TablePart | None]
     ended: Callable[[CommitResult], None] = nothing_happens
     unless_changed: Callable[[], CommitConflictError] | None = None
+    is_seen: bool = False
     _commands: Sequence[Command] = ()
     _base: TableState | None = None
     _requirements: tuple[TableRequirement, ...] = ()
@@ -60,8 +62,10 @@ class TableChange(OfOneStream):
     def prepare(self, desk: CommitTargets) -> None:
         self._result = None
         part = self.part()
-        self._base = None if part is None else desk.repository.foreign.latest(self.stream)
-        if part is not None and self._base is not None:
+        self._base = None
+        if part is not None:
+            repository, is_seen, self.is_seen = desk.repository, self.is_seen, False
+            self._base = repository.states.known(self.stream) if is_seen else repository.foreign.latest(self.stream)
             self._commands, self._requirements = part.prepare(self._base), part.requirements
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
@@ -75,9 +79,10 @@ class TableChange(OfOneStream):
 
     def follow(self, desk: CommitTargets) -> None:
         if self._base is not None:
+            states = desk.repository.states
             if self._result is not None:
-                desk.repository.states.put(self._result.state)
-            state = desk.repository.state(self.stream)
+                states.put(self._result.state)
+            state = states.state(self.stream) if self._result is None else states.known(self.stream)
             desk.repository.files.follow(state)
             self.ended(CommitResult(state, None if self._result is None else self._result.event))
 

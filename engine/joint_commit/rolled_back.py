@@ -34,5 +34,11 @@ class _NoFiles(Materializer):
         return Advance(stream, base, None, ())
 
     def finish(
-        self, state: TableState, storage: Storage, *, durable: bool = False, is_published: bool = False
+        self,
+        state: TableState,
+        storage: Storage,
+        *,
+        durable: bool = False,
+        is_published: bool = False,
+        with_hint: bool = True,
     ) -> None: ...

@@ -181,18 +181,20 @@ class States(Generic[S]):
 
     def checkpoint(self, state: S) -> None:
         """Stores a checkpoint, from which the next process replays. The latest two of a stream are kept."""
-        with self.store.write():
-            self.store.execute(
-                MODELS,
-                "put_checkpoint",
-                stream=state.stream,
-                stream_version=state.stream_version,
-                position=state.position,
-                event_hash=state.event_hash,
-                state=self.kind.encode(state),
-            )
-            self.store.execute(MODELS, "trim_checkpoints", stream=state.stream)
+        self.store.write_with(lambda _: self._put_checkpoint(state))
         self._checkpointed[state.stream] = state.stream_version
+
+    def _put_checkpoint(self, state: S) -> None:
+        self.store.execute(
+            MODELS,
+            "put_checkpoint",
+            stream=state.stream,
+            stream_version=state.stream_version,
+            position=state.position,
+            event_hash=state.event_hash,
+            state=self.kind.encode(state),
+        )
+        self.store.execute(MODELS, "trim_checkpoints", stream=state.stream)
 
 
 def to_bytes(checkpoint: dict[str, Any]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,6 +19,7 @@ from icecore.engine.common.optional_packages import needs
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events.commit_watch import watching_commits
 from icecore.engine.events.provenance import Client, on_behalf_of
+from icecore.engine.server.feed.late_hints import LateHints
 from icecore.engine.server.page.page_frame import error_page
 from icecore.engine.server.page.pages_shown import PAGES
 from icecore.engine.server.resources import (
@@ -43,7 +44,7 @@ from icecore.engine.server.wire.keyed_calls import answered
 from icecore.engine.server.wire.past_catalogs import AT, check_reads, past
 from icecore.engine.server.wire.path_names import decoded
 from icecore.engine.server.wire.permissions import check_grants, check_origin, principal_of
-from icecore.engine.server.wire.quick_loads import Key, QuickLoads, quick_headers
+from icecore.engine.server.wire.quick_loads import Key, quick_headers
 from icecore.engine.server.wire.request_body import RefusedBodyError, has_body, read_body
 from icecore.engine.server.wire.responses import response
 from icecore.engine.server.wire.serving import Serving
@@ -55,7 +56,7 @@ with needs("starlette", "icecore[server]"):
     from starlette.routing import Route
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Lifespan, Receive, Scope, Send
 
     from icecore.engine.catalog.catalog import Catalog
     from icecore.engine.catalog.catalog_at import CatalogAt
@@ -82,8 +83,10 @@ class Threads:
     serving: Serving
     readers: ThreadPoolExecutor = field(init=False)
     writers: ThreadPoolExecutor = field(init=False)
+    hints: LateHints = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.hints = LateHints(self.serving.catalog._warehouse.repository.files)
         self.readers = ThreadPoolExecutor(self.serving.settings.readers, "icecore-reader")
         self.writers = ThreadPoolExecutor(self.serving.settings.writers, "icecore-writer")
 
@@ -103,6 +106,7 @@ class Threads:
             pool.shutdown()
         self.serving.feed.close()
         self.serving.reports.close()
+        self.hints.close()
         self.serving.plans.close()
 
     def _close_connection(self, all_here: threading.Barrier) -> None:
@@ -125,31 +129,40 @@ def application(catalog: Catalog, settings: ServerSettings | None = None) -> Sta
     prefixes = ("", f"/{AT}{{at}}")
     routes = [_route(e, V1 + p, serving, threads) for p in prefixes for e in OPERATIONS if e.has_prefix or not p]
     routes += [_route(e, "", serving, threads) for e in PAGES]
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _no_route, 405: _no_method})
-    app.state.serving = serving
-    app.add_middleware(QuickAnswers, loads=serving.quick)
-    return app
+    return Application(serving, routes, lifespan)
 
 
-class QuickAnswers:
-    """Answers at once what is kept, and routes all else by the path as it was sent.
+class Application(Starlette):
+    """An application that answers at once what is kept, and finds all else by the path as it was sent.
 
-    So an encoded slash in a name parts nothing.
+    So an encoded slash in a name parts nothing. Routes are looked up by method and number of slashes, and answer
+    without Starlette's layers, which take as long as the event loop has for a request.
     """
 
-    def __init__(self, app: ASGIApp, loads: QuickLoads) -> None:
-        self.app = app
-        self.loads = loads
+    def __init__(self, serving: Serving, routes: Sequence[OperationRoute], lifespan: Lifespan[Starlette]) -> None:
+        super().__init__(routes=routes, lifespan=lifespan, exception_handlers={404: _no_route, 405: _no_method})
+        self.state.serving = serving
+        self._loads = serving.quick
+        self._routes: dict[tuple[str, int], list[OperationRoute]] = {}
+        for route in routes:
+            for method in route.methods or ():
+                self._routes.setdefault((method, route.path.count("/")), []).append(route)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return await self.app(scope, receive, send)
-        if scope["method"] == "GET" and (load := self.loads.find(key_of(scope))) is not None:
+            return await super().__call__(scope, receive, send)
+        method = scope["method"]
+        if method == "GET" and (load := self._loads.find(key_of(scope))) is not None:
             status, body, headers = quick_headers(load, dict(scope["headers"]))
             await send({"type": "http.response.start", "status": status, "headers": headers})
             return await send({"type": "http.response.body", "body": body})
         path = scope["raw_path"].split(b"?")[0].decode("latin-1")
-        return await self.app({**scope, "path": path}, receive, send)
+        for route in self._routes.get((method, path.count("/")), ()):
+            if (found := route.path_regex.match(path)) is not None:
+                named = {**scope, "path": path, "path_params": found.groupdict()}
+                made = await route.respond(Request(named, receive))
+                return await made(named, receive, send)
+        return await super().__call__({**scope, "path": path}, receive, send)
 
 
 def key_of(scope: Scope) -> Key:
@@ -159,18 +172,27 @@ def key_of(scope: Scope) -> Key:
     return scope["raw_path"].split(b"?")[0], scope["query_string"], *asked
 
 
-def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) -> Route:
+class OperationRoute(Route):
+    """The route of one operation, and what responds there."""
+
+    def __init__(self, path: str, respond: Callable[[Request], Awaitable[Response]], method: str) -> None:
+        super().__init__(path, respond, methods=[method])
+        self.respond = respond
+
+
+def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) -> OperationRoute:
     async def respond(request: Request) -> Response:
         body = bytearray()
-        call = Call(serving, None, request.path_params, dict(request.query_params), _headers(request))
+        query = dict(request.query_params) if request.scope["query_string"] else {}
+        call = Call(serving, None, request.path_params, query, _headers(request))
         try:
-            if has_body(request):
+            if has_body(call.headers):
                 try:
                     call = _let_in(endpoint, call)
                 except IcecoreError as e:
                     # Of somebody who may not ask no body is read.
                     return response(_refused(endpoint, call, error_answer(e)), request)
-                await read_body(request, serving.bodies, body)
+                await read_body(request.receive, call.headers, serving.bodies, body)
             return await answered_by(request, call, bytes(body))
         except RefusedBodyError as e:
             return response(e.answer, request)
@@ -180,7 +202,7 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
             serving.bodies.hold(-len(body))
 
     async def answered_by(request: Request, call: Call, raw: bytes) -> Response:
-        answer = partial(_answer, endpoint, call, request.url.path, raw)
+        answer = partial(_answer, endpoint, call, request.scope["path"], raw)
         version = serving.quick.version() if request.method == "GET" else None
         made = await threads.run(endpoint.is_write, answer)
         if made.quick is not None and request.method == "GET":
@@ -189,11 +211,11 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
 
     # Names of parts of a path have no dashes here.
     path = endpoint.path.replace("{plan-id}", "{plan_id}")
-    return Route(prefix + path, respond, methods=[endpoint.method])
+    return OperationRoute(prefix + path, respond, endpoint.method)
 
 
 def _headers(request: Request) -> dict[str, str]:
-    return {name.lower(): value for name, value in request.headers.items()}
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.scope["headers"]}
 
 
 def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
@@ -216,13 +238,15 @@ def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
 
 def _let_in(endpoint: Endpoint, call: Call) -> Call:
     """The call with who asks, as far as its head tells. Raises NotAuthorizedError, ForbiddenError, ValidationError."""
+    if call.is_let_in:
+        return call
     asks_for_tokens = call.serving.asks_for_tokens
     check_origin(call, asks_for_tokens)
-    if call.principal is None and asks_for_tokens and not endpoint.is_open:
-        call = evolve(call, principal=principal_of(call.serving.tokens, call.headers))
-        assert call.principal is not None, "a token has a holder"
-        check_grants(call.principal, endpoint, call)
-    return call
+    principal = None
+    if asks_for_tokens and not endpoint.is_open:
+        principal = principal_of(call.serving.tokens, call.headers)
+        check_grants(principal, endpoint, call)
+    return evolve(call, principal=principal, is_let_in=True)
 
 
 def _refused(endpoint: Endpoint, call: Call, told: Answer) -> Answer:

@@ -26,6 +26,7 @@ from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.replay.table_states import TableStates
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.materialize import Materializer
+from icecore.projections.files.metadata_cleanup import deletes_metadata
 from icecore.projections.files.pointers import take_to_be_there
 
 
@@ -44,6 +45,8 @@ class FileFollower:
     _materialized: dict[str, TableState] = field(factory=dict)
     _published: dict[str, TableState] = field(factory=dict)
     """States that were published with their events, which may be rolled back still."""
+    hint_later: Callable[[str], object] | None = None
+    """Takes streams whose version hints may be written a little later, by `hint`, once for several commits."""
 
     def follow(self, state: TableState) -> None:
         """Writes the files and checkpoints after a commit. The commit stands whatever happens here."""
@@ -213,7 +216,15 @@ class FileFollower:
         if known is None or known.stream_version < state.stream_version:
             # It was published with its event.
             self._materialized[state.stream] = state
-            self.materializer.finish(state, self.storage_of(state))
+            self._finish(state)
+
+    def _finish(self, state: TableState, *, is_published: bool = False) -> None:
+        # One of a file system table is what other writers go by, and an older file may be gone by the time.
+        is_late = self.hint_later is not None and not is_file_system(state) and not deletes_metadata(state)
+        storage = self.storage_of(state)
+        self.materializer.finish(state, storage, is_published=is_published, with_hint=not is_late)
+        if is_late and self.hint_later is not None:
+            self.hint_later(state.stream)
 
     def _finish_published(self, state: TableState) -> bool:
         """Finishes a commit, whose event is in the log, where its files were published with it. Raises StorageError."""
@@ -222,8 +233,14 @@ class FileFollower:
             return False
         self._published.pop(state.stream, None)
         self._materialized[state.stream] = state
-        self.materializer.finish(state, self.storage_of(state), is_published=True)
+        self._finish(state, is_published=True)
         return True
+
+    def hint(self, stream: str, *, durable: bool = False) -> None:
+        """Writes the version hint of a table that has a name. Raises StorageError."""
+        state = self.states.state(stream)
+        if not state.dropped:
+            self.materializer.follow_with_hint(state, self.storage_of(state), durable=durable)
 
     def heal(self) -> None:
         """Writes files of commits that a crash left unwritten; warns of tables whose files can't be.
@@ -260,8 +277,7 @@ class FileFollower:
         with self.store.write():
             for row in self.store.rows(MODELS, "hints_due"):
                 with contextlib.suppress(IcecoreError):
-                    state = self.states.state(row["stream"])
-                    self.materializer.follow_with_hint(state, self.storage_of(state), durable=True)
+                    self.hint(row["stream"], durable=True)
             self.store.execute(MODELS, "forget_hints")
 
     def forget(self) -> None:

@@ -228,7 +228,15 @@ class Materializer:
             with self._store.write():
                 self._claims.settle_all()
 
-    def finish(self, state: TableState, storage: Storage, *, durable: bool = False, is_published: bool = False) -> None:
+    def finish(
+        self,
+        state: TableState,
+        storage: Storage,
+        *,
+        durable: bool = False,
+        is_published: bool = False,
+        with_hint: bool = True,
+    ) -> None:
         """Finishes a commit whose files are written and whose pointer has moved: claim and version hint.
 
         Of processes that finish together the last writes the hint of the latest version. It need not be `durable` where
@@ -240,8 +248,9 @@ class Materializer:
                 self._claims.settle(state.stream)
         if not is_published or deletes_metadata(state):
             sweep(self._store, state.stream, storage)
-        is_ours = is_published or self._has_written(state.metadata_location)
-        self._hint(state, storage, durable=durable, is_ours=is_ours)
+        if with_hint:
+            is_ours = is_published or self._has_written(state.metadata_location)
+            self._hint(state, storage, durable=durable, is_ours=is_ours)
 
     def follow_with_hint(self, state: TableState, storage: Storage, *, durable: bool) -> None:
         """Lets the version hint name the table's published version, `durable` or not. Raises StorageError."""

@@ -83,7 +83,7 @@ def table_part(
     repository = call.catalog._warehouse.repository
     stream = repository.foreign.stream_of(name, repository.models.table_stream)
     part = TablePart(stream, lambda _: [ChangeMetadata(lambda _: updates)], requirements)
-    return TableChange(name, stream, lambda: part, lambda result: ended(result.state))
+    return TableChange(name, stream, lambda: part, lambda result: ended(result.state), is_seen=True)
 
 
 def _commit(call: Call, parts: list[Part]) -> Answer | None:

@@ -148,9 +148,12 @@ def _view_body(state: ViewState, storage: Storage) -> bytes:
 
 
 def _file_of(storage: Storage, location: str | None) -> bytes | None:
-    if location is None or not storage.exists(location):
+    if location is None:
         return None
-    text = decompress(storage.read_bytes(location), location)
+    try:
+        text = decompress(storage.read_bytes(location), location)
+    except MissingFileError:
+        return None
     return text.encode() if isinstance(text, str) else text
 
 

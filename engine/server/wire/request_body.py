@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from attrs import define
 
-from icecore.engine.common.optional_packages import needs
 from icecore.engine.errors import ValidationError
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.error_answers import named_error
 
-with needs("starlette", "icecore[server]"):
-    from starlette.requests import ClientDisconnect
-
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    from starlette.types import Receive
 
 _GZIP = 31
 SMALL = 64 * 1024
@@ -65,35 +62,38 @@ class HeldBodies:
         self._held += count
 
 
-def has_body(request: Request) -> bool:
+def has_body(headers: Mapping[str, str]) -> bool:
     """Whether a body follows the head of a request."""
-    return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 
-async def read_body(request: Request, held: HeldBodies, body: bytearray) -> None:
+async def read_body(receive: Receive, headers: Mapping[str, str], held: HeldBodies, body: bytearray) -> None:
     """Reads the body, decompressed, and holds it. Raises RefusedBodyError, and ValidationError for what is no gzip."""
-    encoding = request.headers.get("content-encoding", "identity").lower()
+    encoding = headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
         raise ValidationError(f"the request is encoded by {encoding[:60]!r}; gzip is understood")
     unpack = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
-    begun, received = asyncio.get_running_loop().time(), 0
+    begun, received, is_more = asyncio.get_running_loop().time(), 0, True
     held.reading += 1
     try:
         async with asyncio.timeout_at(begun + held.grace_s) as limit:
-            async for sent in request.stream():
+            while is_more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    # Nobody reads the answer; without one the server's log would have a traceback for each.
+                    raise RefusedBodyError(400, "BadRequestException", "the request was cut off")
+                sent, is_more = message.get("body", b""), message.get("more_body", False)
                 received += len(sent)
-                limit.reschedule(begun + held.grace_s + received / held.least_bytes_per_s)
                 chunk = sent if unpack is None else _unpacked(unpack, sent, held.most - len(body) + 1)
                 held.check(len(body), len(chunk))
                 body += chunk
                 held.hold(len(chunk))
-                if len(body) > SMALL and held.reading > AT_ONCE:
-                    await asyncio.sleep(PAUSE_S * held.reading)
+                if is_more:
+                    limit.reschedule(begun + held.grace_s + received / held.least_bytes_per_s)
+                    if len(body) > SMALL and held.reading > AT_ONCE:
+                        await asyncio.sleep(PAUSE_S * held.reading)
     except TimeoutError as e:
         raise RefusedBodyError(408, "RequestTimeoutException", "the body of the request came too slowly") from e
-    except ClientDisconnect as e:
-        # Nobody reads the answer; without one the server's log would have a traceback for each.
-        raise RefusedBodyError(400, "BadRequestException", "the request was cut off") from e
     finally:
         held.reading -= 1
 
