@@ -249,6 +249,7 @@ class Catalog:
     unregister_table = dropped.unregister_table
     undrop_table = dropped.undrop_table
     purge_table = dropped.purge_table
+    commit_table = catalog_tables.commit_table
     new_location = catalog_handle.new_location
 
     # Views

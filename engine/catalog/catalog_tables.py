@@ -5,9 +5,9 @@ With `dry_run` nothing is stored, and the result says what the commit would be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Unpack, overload
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle, check_new_name, commit, table_of, table_streams
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
@@ -19,10 +19,21 @@ from icecore.engine.table.commit_options import CreateTable
 from icecore.engine.table.table import Table
 
 if TYPE_CHECKING:
+    from icecore.engine.catalog.clients.client_commits import CommittedTable
     from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
+    from icecore.engine.data.pyiceberg_values import PyIcebergValue
     from icecore.engine.deletion.purge_table import Purged
+    from icecore.engine.metadata.fold import TableState
+    from icecore.engine.spec.updates.requirement import TableRequirement
+    from icecore.engine.spec.updates.table_update import TableUpdate
     from icecore.engine.table.commit_options import KeyedCommit, RegisterTable, ReplaceTable
+
+
+class NamedTable(Protocol):
+    """A loaded table, ours or PyIceberg's."""
+
+    def name(self) -> Identifier: ...
 
 
 @overload
@@ -345,3 +356,33 @@ def register_table(
     check_new_name(catalog, name, idempotency_key)
     part = registered_table(catalog._warehouse.repository, name, metadata_location, location_mapping)
     return commit(catalog, part, message, author, dry_run, idempotency_key) or table_of(catalog, part.stream)
+
+
+def commit_table(
+    catalog: CatalogHandle,
+    table: NamedTable | IdentifierLike,
+    requirements: Iterable[TableRequirement | PyIcebergValue | Mapping[str, Any]],
+    updates: Iterable[TableUpdate | PyIcebergValue | Mapping[str, Any]],
+    *,
+    message: str | None = None,
+    author: str | None = None,
+    idempotency_key: str | None = None,
+    dry_run: bool = False,
+) -> CommittedTable | CatalogDryRun:
+    """Commits updates to a table where its requirements hold; with `assert-create` they make a table of that name.
+
+    Both may be values of ours, of PyIceberg's, or JSON as in the REST document. A table that is given stays as it was
+    loaded. Raises CommitFailedError where a requirement does not hold, NoSuchTableError, TableAlreadyExistsError,
+    NoSuchNamespaceError, ValidationError.
+    """
+    from icecore.engine.catalog.clients.client_commits import CommittedTable, asked_part, requirements_of, updates_of
+
+    name = identifier_tuple(table if isinstance(table, str | tuple | list) else table.name())
+    asserted, asked = requirements_of(requirements), updates_of(updates)
+    catalog._warehouse.repository.foreign.adopt_all_if_changed()
+    after: list[TableState] = []
+    part = asked_part(catalog, name, asserted, asked, after.append)
+    if (outcome := commit(catalog, part, message, author, dry_run, idempotency_key)) is not None:
+        return outcome
+    state = after[-1] if after else load_table(catalog, name).state
+    return CommittedTable(state.metadata, state.metadata_location)

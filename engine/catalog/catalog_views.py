@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle, check_new_name, commit, view_of
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
+from icecore.engine.errors import ValidationError
 from icecore.engine.spec.view import DUCKDB
 
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.data.given_schema import SchemaLike
+    from icecore.engine.data.pyiceberg_values import PyIcebergValue
+    from icecore.engine.spec.view import ViewVersion
     from icecore.engine.table.commit_options import CreateView, DefineView, KeyedCommit
     from icecore.engine.view.view import View
 
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
 def create_view(
     catalog: CatalogHandle,
     identifier: IdentifierLike,
-    sql: str | None = None,
+    sql: str | SchemaLike | None = None,
+    view_version: ViewVersion | PyIcebergValue | None = None,
     *,
     dry_run: Literal[False] = False,
     **options: Unpack[CreateView],
@@ -34,7 +38,8 @@ def create_view(
 def create_view(
     catalog: CatalogHandle,
     identifier: IdentifierLike,
-    sql: str | None = None,
+    sql: str | SchemaLike | None = None,
+    view_version: ViewVersion | PyIcebergValue | None = None,
     *,
     dry_run: bool,
     **options: Unpack[CreateView],
@@ -44,17 +49,18 @@ def create_view(
 def create_view(
     catalog: CatalogHandle,
     identifier: IdentifierLike,
-    sql: str | None = None,
+    sql: str | SchemaLike | None = None,
+    view_version: ViewVersion | PyIcebergValue | None = None,
+    location: str | None = None,
+    properties: Mapping[str, str] | None = None,
     *,
     dialect: str = DUCKDB,
     representations: Mapping[str, str] | None = None,
     schema: SchemaLike | None = None,
     default_namespace: IdentifierLike | None = None,
     default_catalog: str | None = None,
-    properties: Mapping[str, str] | None = None,
     comment: str | None = None,
     summary: Mapping[str, str] | None = None,
-    location: str | None = None,
     replace: bool = False,
     message: str | None = None,
     author: str | None = None,
@@ -64,10 +70,11 @@ def create_view(
     """Creates a view of a query, in one dialect or in several by `representations` (dialect to SQL).
 
     Without a schema the query is run in DuckDB over empty tables to learn it. Short names in the SQL are looked for
-    in `default_namespace`, the view's own unless given. With `replace` a view of that name gets a new version.
+    in `default_namespace`, the view's own unless given. With `replace` a view of that name gets a new version. As in
+    PyIceberg a schema may come in place of the SQL, with a `view_version` that says the query.
     Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, NoSuchTableError.
     """
-    from icecore.engine.catalog.view_parts import new_view, view_replacement
+    from icecore.engine.catalog.view_parts import defined_by, new_view, view_replacement
 
     name = identifier_tuple(identifier)
     catalog._warehouse.repository.check_writable()
@@ -82,6 +89,11 @@ def create_view(
         "summary": summary,
         "location": location,
     }
+    if view_version is not None:
+        definition |= defined_by(view_version, definition, sql)
+        sql = None
+    elif not isinstance(sql, str | None):
+        raise ValidationError(f"the SQL of a view is text, found {type(sql).__name__}; a schema needs a view_version")
     if replace and view_exists(catalog, name):
         old = load_view(catalog, name)
         change = view_replacement(old, sql, **definition)

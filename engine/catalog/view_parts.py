@@ -10,10 +10,13 @@ from icecore.engine.catalog.table_parts import Locations
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, namespace_tuple
 from icecore.engine.common.location import to_uri
 from icecore.engine.data.given_schema import SchemaLike
+from icecore.engine.data.pyiceberg_values import PyIcebergValue, is_pyiceberg_value, version_of_pyiceberg
+from icecore.engine.errors import ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.foreign.register import view_registration_payload
 from icecore.engine.joint_commit.joint_views import NewView, RegisteredView, ViewChange
 from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.view import ViewVersion
 from icecore.engine.table.commit_options import DefineView
 from icecore.engine.view.view import View
 from icecore.engine.view.view_changes import ViewChanges
@@ -45,6 +48,29 @@ def new_view(
     view_uuid = str(uuid.uuid4())
     where = locations.new_location(name, view_uuid, location)
     return NewView(name, ev.view_stream(view_uuid), definition.creation(view_uuid, where, properties, comment))
+
+
+def defined_by(
+    version: ViewVersion | PyIcebergValue, definition: DefineView, schema: str | SchemaLike | None
+) -> DefineView:
+    """The definition of a view by a version of one, ours or PyIceberg's, that nothing else defines.
+
+    Raises ValidationError.
+    """
+    own = version_of_pyiceberg(version) if is_pyiceberg_value(version) else version
+    if not isinstance(own, ViewVersion):
+        raise ValidationError(f"expected a version of a view, found {version!r}")
+    columns = definition.get("schema") if schema is None else schema
+    said = [name for name in ("representations", "default_catalog", "summary") if definition.get(name) is not None]
+    if said or columns is None or isinstance(columns, str):
+        raise ValidationError(f"with a view_version comes a schema, and {', '.join(said) or 'its SQL'} is said by it")
+    return {
+        "schema": columns,
+        "representations": {r.dialect: r.sql for r in own.representations if r.dialect and r.sql},
+        "default_namespace": own.default_namespace or definition["default_namespace"],
+        "default_catalog": own.default_catalog,
+        "summary": own.summary,
+    }
 
 
 def view_replacement(view: View, sql: str | None, **definition: Unpack[DefineView]) -> ViewChange:

@@ -1,4 +1,4 @@
-"""Schemas, types, partition specs and sort orders of PyIceberg as ours, by their JSON, without that package."""
+"""Values of PyIceberg as ours, by their JSON, without that package: schemas, types, specs, orders, view versions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema, type_from_json
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.types import Type
+from icecore.engine.spec.view import ViewVersion
 
 # The keys of field ids, by the kind of object that they are in.
 _IDS = ("id", "element-id", "key-id", "value-id")
@@ -53,6 +54,11 @@ def spec_of_pyiceberg(given: PyIcebergValue) -> PartitionSpec:
 def order_of_pyiceberg(given: PyIcebergValue) -> SortOrder:
     """The sort order. Raises ValidationError where it is none."""
     return SortOrder.from_dict(_json(given, "order-id"))
+
+
+def version_of_pyiceberg(given: PyIcebergValue) -> ViewVersion:
+    """The version of a view. Raises ValidationError where it is none."""
+    return ViewVersion.from_dict(_json(given, "version-id"))
 
 
 def _json(given: PyIcebergValue, expected: str) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class SqliteFile:
         self.read_only = read_only
         self.refusal: str | None = None
         """Why nothing is written though the file could be."""
+        self.why_read_only = f"the warehouse {self.path.parent} was opened read-only"
         self._lock_timeout_s = lock_timeout_s
         self._durable = durable
         self._local = threading.local()

@@ -287,7 +287,7 @@ class EventStore(EventReader):
         if self.refusal is not None:
             raise MovedWarehouseError(self.refusal)
         if self.read_only:
-            raise ReadOnlyError(f"the warehouse {self.path.parent} was opened read-only")
+            raise ReadOnlyError(self.why_read_only)
 
     def _check_stored(self, events: Sequence[Event], error: sqlite3.Error) -> None:
         """Finds out whether a COMMIT that failed was stored: the events are looked up by id, nothing is retried."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from icecore.engine.errors import IcecoreError
     from icecore.engine.relocate.clone_warehouse import clone_warehouse
     from icecore.engine.relocate.move_warehouse import move_warehouse
+    from icecore.engine.relocate.static_table import StaticTable
     from icecore.engine.relocate.what_if import what_if
     from icecore.engine.scan.data_scan import DataScan
     from icecore.engine.spec.metadata import TableMetadata
@@ -31,6 +32,7 @@ else:
         "Schema": "icecore.engine.spec.schema",
         "SortField": "icecore.engine.spec.sort",
         "SortOrder": "icecore.engine.spec.sort",
+        "StaticTable": "icecore.engine.relocate.static_table",
         "Table": "icecore.engine.table.table",
         "TableMetadata": "icecore.engine.spec.metadata",
         "View": "icecore.engine.view.view",
@@ -65,6 +67,7 @@ __all__ = [
     "Schema",
     "SortField",
     "SortOrder",
+    "StaticTable",
     "Table",
     "TableMetadata",
     "View",

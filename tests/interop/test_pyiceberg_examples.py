@@ -35,7 +35,14 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import StaticTable
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import (
     DoubleType,
@@ -48,8 +55,10 @@ from pyiceberg.types import (
     StructType,
     TimestampType,
 )
+from pyiceberg.view.metadata import ViewVersion
 
 import icecore
+from icecore.engine.errors import ReadOnlyError, ValidationError
 
 CITIES = pa.table(
     {
@@ -308,6 +317,23 @@ def refs(catalog: Any) -> Any:
     return seen, dev, then, sorted(table.refs()), len(table.snapshots()), rows(table), table.last_sequence_number
 
 
+def committed(catalog: Any) -> Any:
+    table = catalog.create_table("docs.t", schema=CITIES.schema)
+    table.append(CITIES)
+    head = table.current_snapshot().snapshot_id
+    updates = (
+        SetPropertiesUpdate(updates={"abc": "def"}),
+        SetSnapshotRefUpdate(ref_name="v1", type="tag", snapshot_id=head),
+    )
+    relied = AssertTableUUID(uuid=table.metadata.table_uuid), AssertRefSnapshotId(ref="main", snapshot_id=head)
+    told = catalog.commit_table(table, relied, updates)
+    with pytest.raises(Exception, match=r"(?i)requirement failed.* main"):
+        catalog.commit_table(table, (AssertRefSnapshotId(ref="main", snapshot_id=1),), updates)
+    now = catalog.load_table("docs.t")
+    seen = told.metadata.properties["abc"], told.metadata_location == now.metadata_location, sorted(now.refs())
+    return *seen, table.properties.get("abc")
+
+
 def files_added(catalog: Any) -> Any:
     table = catalog.create_table("docs.t", schema=CITIES.schema)
     path = f"{table.location().removeprefix('file://')}-existing.parquet"
@@ -331,6 +357,7 @@ PROGRAMS = [
     evolve,
     properties,
     refs,
+    committed,
     files_added,
 ]
 
@@ -339,3 +366,35 @@ PROGRAMS = [
 def test_a_program_of_pyiceberg_gives_the_same_answers(program: Callable[[Any], Any], catalogs: list[Any]) -> None:
     theirs, ours = map(program, catalogs)
     assert ours == theirs
+
+
+def test_a_static_table_is_read_as_by_pyiceberg(catalogs: list[Any], tmp_path: Path) -> None:
+    """Whoever wrote the metadata file; nothing is written beside it, and what would change the table is refused."""
+    for catalog in catalogs:
+        table = catalog.create_table("docs.cities", schema=CITIES.schema)
+        table.append(CITIES)
+        table.delete("city = 'Drachten'")
+        there = sorted(tmp_path.rglob("*"))
+        theirs, ours = (kind.from_metadata(table.metadata_location) for kind in (StaticTable, icecore.StaticTable))
+        table.append(CITIES)
+        assert rows(ours.refresh()) == rows(theirs) and shape(ours) == shape(theirs)
+        paths = [t.inspect.files()["file_path"].to_pylist() for t in (ours, theirs)]
+        assert paths[0] == paths[1]
+        with pytest.raises(ReadOnlyError, match=r"static table.*register_table"):
+            ours.append(CITIES)
+        assert set(there) <= set(tmp_path.rglob("*"))
+        assert rows(icecore.StaticTable.from_metadata(table.location())) == rows(table)
+
+
+def test_a_view_is_created_as_by_pyiceberg(catalogs: list[Any]) -> None:
+    """By a schema and a version of it, whose dialects and names are taken."""
+    ours = catalogs[1]
+    ours.create_table("docs.cities", schema=CITIES.schema).append(CITIES)
+    said = [{"type": "sql", "sql": "SELECT upper(city) AS name FROM cities", "dialect": "duckdb"}]
+    version = ViewVersion(schema_id=0, representations=said, default_namespace=("docs",), summary={"a": "b"})
+    schema = Schema(NestedField(1, "name", StringType(), required=False))
+    view = ours.create_view("docs.v", schema, version, None, {"owner": "ann"})
+    assert (view.properties["owner"], view.current_version().summary["a"]) == ("ann", "b")
+    assert view.to_arrow()["name"].to_pylist()[:2] == ["AMSTERDAM", "SAN FRANCISCO"]
+    with pytest.raises(ValidationError, match="needs a view_version"):
+        ours.create_view("docs.w", schema)

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from icecore.engine.commit.decide import ChangeMetadata
+from icecore.engine.catalog.clients.client_commits import asked_part
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.json_reader import get, get_list
 from icecore.engine.errors import ValidationError
-from icecore.engine.events import event as ev
 from icecore.engine.events.provenance import provenance
-from icecore.engine.evolution.create_table import creation_payload
 from icecore.engine.joint_commit.joint_commit import Part, commit_jointly, dry_run_jointly
-from icecore.engine.joint_commit.joint_tables import NewTable, TableChange, nothing_happens
+from icecore.engine.joint_commit.joint_tables import nothing_happens
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.repository.repository import TablePart
 from icecore.engine.server.auth.grants import Level
 from icecore.engine.server.resources.loaded import state_committed, table_again
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call, levels
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.refusal import Refusal
-from icecore.engine.spec.updates.metadata_update import AssignUuid
 from icecore.engine.spec.updates.read_requirements import read_table_requirements
 from icecore.engine.spec.updates.requirement import AssertCreate
 from icecore.engine.spec.updates.table_update import read_table_updates
@@ -64,26 +59,9 @@ def table_part(
     """
     requirements = tuple(read_table_requirements(get_list(change, "requirements", "the request", [])))
     updates = list(read_table_updates(get_list(change, "updates", "the request", [])))
-    if AssertCreate() in requirements:
-        if len(requirements) > 1:
-            raise ValidationError("Invalid create requirements: a table that is to be created has nothing to assert")
+    if requirements == (AssertCreate(),):
         call.make_namespace(name[:-1])
-        given = next((u.uuid for u in updates if isinstance(u, AssignUuid)), None)
-        if given is None:
-            given = str(uuid.uuid4())
-            updates.insert(0, AssignUuid(given))
-        return NewTable(
-            name,
-            ev.table_stream(given),
-            ev.TABLE_CREATED,
-            creation_payload(name, updates),
-            ended=ended,
-            is_asserted=True,
-        )
-    repository = call.catalog._warehouse.repository
-    stream = repository.foreign.stream_of(name, repository.models.table_stream)
-    part = TablePart(stream, lambda _: [ChangeMetadata(lambda _: updates)], requirements)
-    return TableChange(name, stream, lambda: part, lambda result: ended(result.state), is_seen=True)
+    return asked_part(call.catalog, name, requirements, updates, ended)
 
 
 def _commit(call: Call, parts: list[Part]) -> Answer | None:

@@ -19,7 +19,7 @@ from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 
 PARTS = "is a part of a change, whose end is a command of its own"
-OBJECTS = "takes descriptions of files, which only a program has"
+OBJECTS = "takes values that only a program has, as descriptions of files"
 FLOW = "is a block of Python with several changes"
 LOOKS = "is a value that describe, sql or refs print"
 ROWS = "gives rows to a program; the shell has show and sql"
@@ -92,7 +92,7 @@ PYTHON_ONLY: dict[type, dict[str, str]] = {
     Catalog: {
         "archives": LOOKS, "at": "sql --at and show --as-of look at the past", "close": FLOW,
         "create_namespace_if_not_exists": "the shell has --create-namespace",
-        "create_table_if_not_exists": "the shell has load", "create_table_transaction": FLOW,
+        "create_table_if_not_exists": "the shell has load", "create_table_transaction": FLOW, "commit_table": OBJECTS,
         "namespace_exists": LOOKS, "new_location": PARTS, "table_exists": LOOKS, "transaction": FLOW,
         "view_exists": LOOKS,
     },

@@ -35,6 +35,8 @@ from icecore.engine.foreign.adopter import Adopter, ForeignCommitWarning
 from icecore.engine.forget.forget import Forgotten
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.maintenance.maintenance import ExpireSnapshots, Maintenance
+from icecore.engine.spec.updates.metadata_update import SetProperties
+from icecore.engine.spec.updates.requirement import AssertRefSnapshotId
 from icecore.engine.table.table import Table
 from icecore.engine.table.transaction import Transaction
 from icecore.engine.view.view import View
@@ -86,6 +88,7 @@ ALONE: Mapping[tuple[type, str], str] = {
     (Catalog, "create_or_replace_table"): "is create_table or replace_table, as the caller finds",
     (Catalog, "create_table_if_not_exists"): "is create_table, or nothing, as the caller finds",
     (Catalog, "create_namespace_if_not_exists"): "is create_namespace, or nothing, as the caller finds",
+    (Catalog, "commit_table"): "is the updates that a transaction comes to",
     (Catalog, "create_table_transaction"): "is the larger commit",
     (Catalog, "unregister_table"): "hands on a metadata file, which has to be written before",
     (Catalog, "revert"): "is about commits that were made",
@@ -297,6 +300,11 @@ CASES: dict[tuple[type, str], list[Call]] = {
     (Catalog, "purge_table"): [lambda c, d: c.purge_table("ns.gone", dry_run=d)],
     (Catalog, "undrop_table"): [lambda c, d: c.undrop_table("ns.gone", dry_run=d)],
     (Catalog, "register_table"): [lambda c, d: c.register_table("free.r", metadata_of(c, "ns.t"), dry_run=d)],
+    (Catalog, "commit_table"): [
+        lambda c, d: c.commit_table(
+            "ns.t", (AssertRefSnapshotId("none", None),), [SetProperties({"a": "b"})], dry_run=d
+        ),
+    ],
     (Catalog, "migrate_table"): [lambda c, d: c.migrate_table(parquet_folder(c), "free.m", dry_run=d)],
     (Catalog, "snapshot_table"): [lambda c, d: c.snapshot_table(parquet_folder(c), "free.m", dry_run=d)],
     (Catalog, "create_view"): [

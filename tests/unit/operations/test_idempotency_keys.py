@@ -14,6 +14,7 @@ import icecore
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.errors import ReusedKeyError, TableAlreadyExistsError, ValidationError
+from icecore.engine.spec.updates.metadata_update import SetProperties
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 
@@ -95,6 +96,10 @@ CALLS: Mapping[str, tuple[Call, Call]] = {
     "register_table, overwrite": (
         lambda c, k: c.register_table("ns.u", c.load_table("ns.t").metadata_location, True, idempotency_key=k),
         lambda c, _: c.load_table("ns.u").append(rows(1)),
+    ),
+    "commit_table": (
+        lambda c, k: c.commit_table("ns.t", (), [SetProperties({"a": "1"})], idempotency_key=k),
+        lambda c, _: c.load_table("ns.t").append(rows(1)),
     ),
     "create_view": (
         lambda c, k: c.create_view("ns.w", "SELECT id FROM t", idempotency_key=k),
