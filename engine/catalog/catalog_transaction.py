@@ -59,6 +59,9 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         self._names = PendingNames(catalog)
         self._outcome: CatalogDryRun | None = None
 
+    def __repr__(self) -> str:
+        return self._shown(None, [dotted(part.name) for part in self._parts.values()])
+
     @property
     def outcome(self) -> CatalogDryRun | None:
         """The outcome of a dry run, once it ended; None unless this is one."""

@@ -6,9 +6,12 @@ So nothing is made twice, and nothing that is asked for after the commit is lost
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
+from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import changes_repr
 from icecore.engine.errors import ValidationError
 
 
@@ -20,14 +23,23 @@ class UsedOnce:
     def _check_open(self) -> None:
         """Raises ValidationError where it was used up."""
         if self._is_used:
-            # What a subclass is called that only the engine makes tells a caller nothing.
-            name = next(c.__name__ for c in type(self).__mro__ if not c.__name__.startswith("_"))
-            raise ValidationError(f"this {name} was committed already, or its block has ended; start another one")
+            raise ValidationError(
+                f"this {self._public_name()} was committed already, or its block has ended; start another one"
+            )
 
     def _use_up(self) -> None:
         """Marks it used up; called first by `commit()`. Raises ValidationError where that was done before."""
         self._check_open()
         self._is_used = True
+
+    def _shown(self, of: Identifier | None, pending: Iterable[object]) -> str:
+        """The repr of one that is about a table or view, None for any, and holds these changes."""
+        name = None if of is None else ".".join(of)
+        return changes_repr(self._public_name(), name, None if self._is_used else pending)
+
+    def _public_name(self) -> str:
+        # What a subclass is called that only the engine makes tells a caller nothing.
+        return next(c.__name__ for c in type(self).__mro__ if not c.__name__.startswith("_"))
 
 
 class OnceInBlock(UsedOnce, ABC):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -69,6 +69,21 @@ def short_repr(value: Any) -> str:
     shown = (a for a in attrs.fields(type(value)) if a.repr is not False and not a.name.startswith("_"))
     parts = (f"{a.name}={_brief(getattr(value, a.name))}" for a in shown)
     return _cut(f"{type(value).__qualname__}({', '.join(_fitting(parts))})", MOST_OF_A_REPR)
+
+
+def changes_repr(kind: str, of: str | None, pending: Iterable[object] | None) -> str:
+    """The repr of what gathers changes of a table or view: the first ones and their number; None where it has ended."""
+    held = (call_text(p) if callable(p) else p if isinstance(p, str) else _brief(p) for p in pending or ())
+    told = "ended" if pending is None else f"pending: {abbreviated(held, _ITEMS)}"
+    return _cut(f"{kind}({', '.join([*([] if of is None else [_brief(of)]), told])})", MOST_OF_A_REPR)
+
+
+def call_text(function: Callable[..., object]) -> str:
+    """The call that made a function inside of itself, and what that keeps of it: `remove_tag(tag_name='v1')`."""
+    name = function.__qualname__.partition(".<locals>")[0].rpartition(".")[2]
+    kept = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    given = ", ".join(f"{n}={_brief(cell.cell_contents)}" for n, cell in kept if n != "self")
+    return _cut(f"{name}({given})", _MOST_OF_A_VALUE)
 
 
 def rows_html(columns: Sequence[str], rows: Iterable[Iterable[object]], *, most: int = 20) -> str:

@@ -39,6 +39,11 @@ class SparkSchema(Protocol):
     def simpleString(self) -> str: ...
 
 
+def is_spark(data: Any) -> bool:
+    """Whether the data is a Spark DataFrame, found out without importing Spark."""
+    return any(c.__module__.startswith("pyspark.sql") and c.__name__ == "DataFrame" for c in type(data).__mro__)
+
+
 def is_spark_type(given: object) -> bool:
     """Whether that is a type or schema of Spark's, found out without importing Spark."""
     return any(c.__module__ == "pyspark.sql.types" and c.__name__ == "DataType" for c in type(given).__mro__)

@@ -7,6 +7,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from icecore.engine.commit.dry_run import DryRun
 from icecore.engine.commit.single_use import OnceInBlock
+from icecore.engine.common.identifiers import Identifier
 
 Op = TypeVar("Op")
 
@@ -18,11 +19,17 @@ class RecordedUpdate(OnceInBlock, Generic[Op]):
     it recorded where the block raises.
     """
 
-    def __init__(self, commit: Callable[[tuple[Op, ...]], DryRun | None]) -> None:
+    def __init__(self, commit: Callable[[tuple[Op, ...]], DryRun | None], of: Identifier | None = None) -> None:
+        """`of` is the name of the table."""
         self._commit = commit
+        self._of = of
         self._ops: list[Op] = []
         self._touched = False
         self._outcome: DryRun | None = None
+
+    def __repr__(self) -> str:
+        pending = (getattr(op, "updates_for", op) for op in self._ops)
+        return self._shown(self._of, pending)
 
     @property
     def outcome(self) -> DryRun | None:

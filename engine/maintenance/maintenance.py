@@ -136,6 +136,10 @@ class ExpireSnapshots(OnceInBlock):
         self._expiry = Expiry()
         self._clean = True
 
+    def __repr__(self) -> str:
+        state = self._maintenance.repository.states.known(self._maintenance.stream)
+        return self._shown(state.identifier, [self._expiry])
+
     def by_id(self, snapshot_id: int) -> ExpireSnapshots:
         """Expires this snapshot; where only ids are given, no other one."""
         return self.by_ids([snapshot_id])

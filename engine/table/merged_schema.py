@@ -9,13 +9,13 @@ from attrs import evolve, frozen
 
 from icecore.engine.data.arrow.to_arrow import to_arrow
 from icecore.engine.data.given_schema import given_schema
+from icecore.engine.data.spark_schema import is_spark
 from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.schema_ops import UnionByName
 from icecore.engine.spark.name_rule import KnownNames, is_case_sensitive
 from icecore.engine.spec.promotion import can_promote
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import ListType, MapType, NestedField, StructType, Type, UnknownType
-from icecore.engine.table.pending_commit import is_spark
 from icecore.engine.table.transaction import Transaction
 
 # Data is read with every type that Iceberg has; the schema's change refuses those that the table's version lacks.

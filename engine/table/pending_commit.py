@@ -14,6 +14,7 @@ from icecore.engine.commit.dry_run import DryRun, paths_of
 from icecore.engine.commit.ref_updates import forwarded
 from icecore.engine.common.ids import new_snapshot_id
 from icecore.engine.data.arrow.to_arrow import to_arrow
+from icecore.engine.data.spark_schema import is_spark
 from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.errors import (
     AlreadyExistsError,
@@ -65,12 +66,8 @@ RESHAPING = (AddSchema, SetCurrentSchema, AddPartitionSpec, SetDefaultSpec, AddS
 
 # What says for sure that a commit was not made.
 REFUSED = (
-    CommitConflictError,
-    ValidationError,
-    NotFoundError,
-    AlreadyExistsError,
-    NamespaceNotEmptyError,
-    MovedWarehouseError,
+    *(CommitConflictError, ValidationError, NotFoundError),
+    *(AlreadyExistsError, NamespaceNotEmptyError, MovedWarehouseError),
 )
 
 
@@ -125,6 +122,12 @@ class PendingCommit:
     def has_snapshots(self) -> bool:
         """Whether rows or manifests were changed."""
         return bool(self._snapshot_ids)
+
+    def told(self) -> list[str]:
+        """The numbers of changes of metadata and of snapshots so far, and of files written for them."""
+        snapshots = len(self._snapshot_ids)
+        counts = {"metadata": len(self._commands) - snapshots, "snapshots": snapshots, "files": len(self._written)}
+        return [f"{what}={count}" for what, count in counts.items() if count]
 
     # What a change needs
 
@@ -392,8 +395,3 @@ class PendingCommit:
             return self.repository.dry_run(part.stream, part.prepare, requirements=part.requirements)
         finally:
             self.forget_files()
-
-
-def is_spark(data: Any) -> bool:
-    """Whether the data is a Spark DataFrame, found out without importing Spark."""
-    return any(c.__module__.startswith("pyspark.sql") and c.__name__ == "DataFrame" for c in type(data).__mro__)

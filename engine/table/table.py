@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from icecore.projections.history.inspected_table import InspectedTable
     from icecore.projections.plan.planner import Planner
 
+_TOTALS = ("records", "data_files")
+
 
 @methods_named
 class Table:
@@ -152,7 +154,11 @@ class Table:
         return self
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({dotted(self.name())!r}, version {self._state.stream_version})"
+        snapshot = self.current_snapshot()
+        totals = {} if snapshot is None else snapshot.summary or {}
+        told: dict[str, object] = {"format_version": self.format_version, "events": self._state.stream_version}
+        told |= {n: totals.get(f"total-{n.replace('_', '-')}", 0 if snapshot is None else "?") for n in _TOTALS}
+        return f"{type(self).__name__}({dotted(self.name())!r}, {', '.join(f'{n}={v}' for n, v in told.items())})"
 
     def _repr_html_(self) -> str:
         """The table in a notebook: its columns below what it is."""

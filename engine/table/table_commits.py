@@ -56,7 +56,7 @@ def update_schema(
         how = {"allow_incompatible_changes": allow_incompatible_changes, "case_sensitive": case_sensitive}
         return commit_with(table, lambda t: t.change_schema(ops, **how), **options)
 
-    return UpdateSchema(change)
+    return UpdateSchema(change, table._state.identifier)
 
 
 @takes_options(CommitOptions)
@@ -65,7 +65,8 @@ def update_spec(table: TableHandle, case_sensitive: bool = True, **options: Unpa
     from icecore.engine.evolution.update_spec import UpdateSpec
 
     return UpdateSpec(
-        lambda ops: commit_with(table, lambda t: t.change_spec(ops, case_sensitive=case_sensitive), **options)
+        lambda ops: commit_with(table, lambda t: t.change_spec(ops, case_sensitive=case_sensitive), **options),
+        table._state.identifier,
     )
 
 
@@ -77,7 +78,10 @@ def update_sort_order(
     from icecore.engine.evolution.update_sort_order import UpdateSortOrder
 
     return UpdateSortOrder(
-        lambda terms: commit_with(table, lambda t: t.change_sort_order(terms, case_sensitive=case_sensitive), **options)
+        lambda terms: commit_with(
+            table, lambda t: t.change_sort_order(terms, case_sensitive=case_sensitive), **options
+        ),
+        table._state.identifier,
     )
 
 
@@ -86,7 +90,9 @@ def manage_snapshots(table: TableHandle, **options: Unpack[CommitOptions]) -> Ma
     """An update of branches and tags, committed by its `commit()` or the end of a `with` block."""
     from icecore.engine.evolution.manage_snapshots import ManageSnapshots
 
-    return ManageSnapshots(lambda ops: commit_with(table, lambda t: t.change_refs(ops), **options))
+    return ManageSnapshots(
+        lambda ops: commit_with(table, lambda t: t.change_refs(ops), **options), table._state.identifier
+    )
 
 
 @takes_options(CommitOptions)

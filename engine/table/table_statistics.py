@@ -31,7 +31,10 @@ def update_statistics(table: TableHandle, **options: Unpack[MetadataOptions]) ->
 
     from icecore.engine.statistics.update_statistics import UpdateStatistics
 
-    return UpdateStatistics(lambda ops: table_commits.commit_with(table, lambda t: t.change_statistics(ops), **options))
+    return UpdateStatistics(
+        lambda ops: table_commits.commit_with(table, lambda t: t.change_statistics(ops), **options),
+        table._state.identifier,
+    )
 
 
 @overload

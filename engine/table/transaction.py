@@ -72,6 +72,9 @@ class Transaction(OnceInBlock):
         self._outcome: DryRun | None = None
         self._table = table
 
+    def __repr__(self) -> str:
+        return self._shown(self._pending.state.identifier, self._pending.told())
+
     @property
     def outcome(self) -> DryRun | None:
         """The outcome of a dry run, once it ended; None unless this is one."""
@@ -93,31 +96,29 @@ class Transaction(OnceInBlock):
     def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
         """An update of the schema, as part of this transaction."""
         self._check_open()
-        return UpdateSchema(
-            partial(
-                self.change_schema, allow_incompatible_changes=allow_incompatible_changes, case_sensitive=case_sensitive
-            )
-        )
+        how = {"allow_incompatible_changes": allow_incompatible_changes, "case_sensitive": case_sensitive}
+        return UpdateSchema(lambda ops: self.change_schema(ops, **how), self._pending.state.identifier)
 
     def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
         """An update of the partition spec, as part of this transaction."""
         self._check_open()
-        return UpdateSpec(partial(self.change_spec, case_sensitive=case_sensitive))
+        return UpdateSpec(partial(self.change_spec, case_sensitive=case_sensitive), self._pending.state.identifier)
 
     def update_sort_order(self, case_sensitive: bool = True) -> UpdateSortOrder:
         """An update of the sort order, as part of this transaction."""
         self._check_open()
-        return UpdateSortOrder(partial(self.change_sort_order, case_sensitive=case_sensitive))
+        change = partial(self.change_sort_order, case_sensitive=case_sensitive)
+        return UpdateSortOrder(change, self._pending.state.identifier)
 
     def update_statistics(self) -> UpdateStatistics:
         """An update of statistics files, as part of this transaction."""
         self._check_open()
-        return UpdateStatistics(self.change_statistics)
+        return UpdateStatistics(self.change_statistics, self._pending.state.identifier)
 
     def manage_snapshots(self) -> ManageSnapshots:
         """An update of branches and tags, as part of this transaction."""
         self._check_open()
-        return ManageSnapshots(self.change_refs)
+        return ManageSnapshots(self.change_refs, self._pending.state.identifier)
 
     def set_properties(self, properties: Mapping[str, str] | None = None, **named: str) -> Self:
         """Sets properties, of a mapping or as keywords. Raises ValidationError."""

@@ -115,6 +115,9 @@ class ViewTransaction(ViewChanges, OnceInBlock):
         self._is_dry = dry_run
         self._outcome: ViewDryRun | None = None
 
+    def __repr__(self) -> str:
+        return self._shown(self._view.state.identifier, self._changes)
+
     @property
     def outcome(self) -> ViewDryRun | None:
         """The outcome of a dry run, once it ended; None unless this is one."""

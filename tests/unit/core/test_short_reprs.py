@@ -48,6 +48,21 @@ def test_a_repr_has_the_first_things_and_their_number(wide: icecore.Catalog) -> 
     )
 
 
+def test_reprs_say_what_a_table_is_and_what_is_pending(wide: icecore.Catalog) -> None:
+    """Each change with what was given, the first ones and their number; once it is made, that it has ended."""
+    table = wide.load_table("ns.small")
+    assert repr(table).startswith("Table('ns.small', format_version=2, events=13, records=12, data_files=")
+    refs = table.manage_snapshots().remove_tag("v1").rename_branch("main", "x" * 600).publish("w").publish("z")
+    assert repr(refs).startswith("ManageSnapshots('ns.small', pending: remove_tag(tag_name='v1'), rename_branch(")
+    assert repr(refs).endswith(" and 1 more)") and len(repr(refs)) <= MOST_OF_A_REPR
+    assert repr(table.update_spec().add_field("id")).startswith("UpdateSpec('ns.small', pending: AddField(term='id'")
+    with wide.transaction(dry_run=True) as both:
+        both.table("ns.small").set_properties(a="b").append([{"id": 1}])
+        part = "Transaction('ns.small', pending: metadata=1, snapshots=1, files=1)"
+        assert [repr(both), repr(both.table("ns.small"))] == ["CatalogTransaction(pending: ns.small)", part]
+    assert repr(both) == "CatalogTransaction(ended)"
+
+
 @pytest.mark.parametrize("kind", ["table", "view", "scan", "plan", "explanation", "query"])
 def test_notebooks_show_html(wide: icecore.Catalog, kind: str) -> None:
     """Short too, and text of the warehouse is no markup."""
