@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import sys
 from collections.abc import Iterable
 from functools import partial
 
@@ -14,6 +15,8 @@ from icecore.engine.catalog.catalog import Catalog, open_catalog
 from icecore.engine.errors import ValidationError
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.server_settings import DEFAULT_PORT, ServerSettings
+
+SWITCH_S = 0.001
 
 
 @frozen
@@ -35,6 +38,8 @@ class _Served:
         from icecore.engine.server.application import application
         from icecore.engine.server.listening.http_server import HttpServer, Tls
 
+        # The event loop waits for the interpreter as long as that lets other threads go on: 5 ms by default.
+        sys.setswitchinterval(SWITCH_S)
         tls = None if self.certificate is None else Tls(self.certificate, self.key)
         with self.open() as catalog:
             HttpServer(application(catalog, self.settings), listening, tls).answer()

@@ -32,6 +32,9 @@ WHERE t.sha256 = $sha256;
 SELECT token_id, name, grants, created_at_ms, expires_at_ms, revoked_at_ms FROM access_token
 WHERE parent_id IS NULL ORDER BY created_at_ms, token_id;
 
+-- name: any_named
+SELECT 1 FROM access_token WHERE parent_id IS NULL LIMIT 1;
+
 -- name: revoke
 UPDATE access_token SET revoked_at_ms = $revoked_at_ms
 WHERE parent_id IS NULL AND revoked_at_ms IS NULL AND ($name = name OR $name = token_id);

@@ -56,7 +56,8 @@ class AccessTokens:
     @property
     def are_used(self) -> bool:
         """Whether any token was ever made: then one is asked for, also where all are revoked."""
-        return bool(self.all())
+        is_there = self._store.row(TOKENS, "has_tokens") is not None
+        return is_there and self._store.row(TOKENS, "any_named") is not None
 
     def create(self, name: str, grants: Sequence[Grant], lifetime_ms: int | None = None) -> tuple[str, str]:
         """Makes a token; returns its id and its text, which nobody can read again. Raises ValidationError."""
