@@ -31,7 +31,7 @@ SPARK = """
 import json, sys
 from pyspark.sql import SparkSession
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-builder.config("spark.jars.packages", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0")
+builder.config("spark.jars.packages", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0")
 for setting in sys.argv[1].split("`, `"):
     builder.config(*setting.split("=", 1))
 session = builder.getOrCreate()
