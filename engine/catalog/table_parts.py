@@ -38,11 +38,13 @@ def new_table(
     location: str | None,
     properties: Mapping[str, str] | None,
     format_version: int,
+    of_client: bool = False,
 ) -> NewTable:
     """An empty table. Field ids are assigned anew. Raises ValidationError."""
     table_uuid = str(uuid.uuid4())
     where = locations.new_location(name, table_uuid, location)
-    updates = creation_updates(table_uuid, where, schema, partition_spec, sort_order, properties or {}, format_version)
+    parts = schema, partition_spec, sort_order, properties or {}, format_version
+    updates = creation_updates(table_uuid, where, *parts, of_client=of_client)
     return NewTable(name, ev.table_stream(table_uuid), ev.TABLE_CREATED, creation_payload(name, updates))
 
 

@@ -53,12 +53,15 @@ def creation_updates(
     sort_order: SortOrderLike | None,
     properties: Mapping[str, str],
     format_version: int,
+    *,
+    of_client: bool = False,
 ) -> list[TableUpdate]:
     """The updates of a new table, in the order in which they must be applied.
 
-    The property `format-version` wins over the default version. Raises ValidationError, UnsupportedFormatVersionError.
+    The property `format-version` wins over the default version. A client of a server may give properties that it reads
+    otherwise than this engine. Raises ValidationError, UnsupportedFormatVersionError.
     """
-    properties, named = table_properties(properties)
+    properties, named = table_properties(properties, is_new=not of_client)
     if named is not None and format_version not in (named, DEFAULT_FORMAT_VERSION):
         raise ValidationError(f"format_version is {format_version}, but the property format-version is {named}")
     format_version = format_version if named is None else named

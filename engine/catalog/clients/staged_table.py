@@ -1,25 +1,50 @@
-"""Tables that a client is about to create: their metadata as it would be, for a commit that creates them.
+"""Tables that a client of a server creates, or is about to: their metadata as it would be, for a commit to create them.
 
-Nothing is stored, and nobody else is kept from the name: of two clients the first commit wins. Spec: the REST
-document's `stage-create`.
+Of the latter nothing is stored, and nobody else is kept from the name: of two clients the first commit wins. Spec: the
+REST document's `stage-create`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from icecore.engine.catalog.catalog_handle import CatalogHandle
+from icecore.engine.catalog.catalog_handle import CatalogHandle, check_new_name, commit, table_of
 from icecore.engine.catalog.table_parts import new_table
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.common.ids import now_ms
 from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
-from icecore.engine.joint_commit.joint_tables import provisional_state
+from icecore.engine.joint_commit.joint_tables import NewTable, provisional_state
 from icecore.engine.metadata.fold import metadata_folder
 from icecore.engine.properties.data_locations import data_folder
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION, TableMetadata
+from icecore.engine.table.table import Table
 
 
-def stage_table(
+def create_client_table(catalog: CatalogHandle, identifier: IdentifierLike, schema: SchemaLike, **asked: Any) -> Table:
+    """A new table, with properties that the client may read otherwise than this engine. Raises as `create_table`."""
+    part = _client_table(catalog, identifier, schema, **asked)
+    commit(catalog, part, None, None, dry_run=False, idempotency_key=None)
+    return table_of(catalog, part.stream)
+
+
+def stage_table(catalog: CatalogHandle, identifier: IdentifierLike, schema: SchemaLike, **asked: Any) -> TableMetadata:
+    """The metadata of a new table with ids and a location of its own; its folders on a local disk are made.
+
+    Clients write its first files there before they commit. Raises as `create_table`, and StorageError.
+    """
+    repository = catalog._warehouse.repository
+    repository.check_writable()
+    part = _client_table(catalog, identifier, schema, **asked)
+    state = provisional_state(part.stream, part.kind, part.payload, now_ms())
+    repository.locations.check_ahead(state)
+    where, given = state.metadata.location.rstrip("/"), state.metadata.properties
+    for folder in (metadata_folder(where, given), data_folder(where, given)):
+        repository.storage.make_folder(folder)
+    return state.metadata
+
+
+def _client_table(
     catalog: CatalogHandle,
     identifier: IdentifierLike,
     schema: SchemaLike,
@@ -28,18 +53,11 @@ def stage_table(
     sort_order: SortOrderLike | None = None,
     location: str | None = None,
     properties: Mapping[str, str] | None = None,
-    format_version: int = DEFAULT_FORMAT_VERSION,
-) -> TableMetadata:
-    """The metadata of a new table with ids and a location of its own; its folders on a local disk are made.
-
-    Clients write its first files there before they commit. Raises as `create_table`, and StorageError.
-    """
-    repository = catalog._warehouse.repository
-    repository.check_writable()
-    repository.foreign.adopt_all_if_changed()
+) -> NewTable:
+    catalog._warehouse.repository.foreign.adopt_all_if_changed()
     name = identifier_tuple(identifier)
-    repository.models.check_new_name(name)
-    part = new_table(
+    check_new_name(catalog, name, None)
+    return new_table(
         catalog,
         name,
         schema,
@@ -47,11 +65,6 @@ def stage_table(
         sort_order=sort_order,
         location=location,
         properties=properties,
-        format_version=format_version,
+        format_version=DEFAULT_FORMAT_VERSION,
+        of_client=True,
     )
-    state = provisional_state(part.stream, part.kind, part.payload, now_ms())
-    repository.locations.check_ahead(state)
-    where, given = state.metadata.location.rstrip("/"), state.metadata.properties
-    for folder in (metadata_folder(where, given), data_folder(where, given)):
-        repository.storage.make_folder(folder)
-    return state.metadata

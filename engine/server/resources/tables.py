@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from icecore.engine.catalog.clients.staged_table import stage_table
+from icecore.engine.catalog.clients.staged_table import create_client_table, stage_table
 from icecore.engine.common.json_reader import get, get_str_map
 from icecore.engine.errors import NoSuchTableError, TableAlreadyExistsError
 from icecore.engine.log.request_keys import StoredAnswer
@@ -36,7 +36,7 @@ def create_table(call: Call) -> Answer:
     call.make_namespace(name[:-1])
     if get(call.body, "stage-create", bool, "the request", False):
         return staged_table(call, _staged(call, name, asked))
-    return committed_table(call, call.catalog.create_table(name, **asked))
+    return committed_table(call, create_client_table(call.catalog, name, **asked))
 
 
 def created_again(call: Call, stored: StoredAnswer) -> Answer:
