@@ -147,7 +147,8 @@ def _(ours: icecore.Catalog, theirs: icecore.Catalog, name: str) -> None:
     table = with_deletes(theirs, name, 3)
 
     def refer(entries: list[Record]) -> None:
-        entries[1]["data_file"]["referenced_data_file"] = entries[0]["data_file"]["referenced_data_file"]
+        named = entries[0]["data_file"]["referenced_data_file"]
+        entries[1]["data_file"]["referenced_data_file"] = named.replace("file:///", "file:/")
 
     edit_manifest(table, 1, refer)
     register(ours, table, name)

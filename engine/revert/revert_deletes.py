@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from attrs import frozen
 
+from icecore.engine.formats.entry_arrow import path_keys
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.revert.branch_files import ROW_UPDATES, BranchChange, LiveFiles, data_of, deletes_of
@@ -25,23 +26,31 @@ _WHERE = ("sequence_number", "content", "file_path", "spec_id", "partition", "re
 
 @frozen
 class _Files:
-    """Data files by path, and the delete files of some of them: rows of _WHERE."""
+    """Data files, and the delete files of some of them, as `_rows` has them."""
 
     rows: list[dict[str, Any]]
 
     @classmethod
     def of(cls, entries: pa.Table) -> _Files:
-        return cls(entries.select(_WHERE).to_pylist())
+        return cls(_rows(entries))
 
-    def met_by(self, deletes: Iterable[dict[str, Any]]) -> set[str]:
-        """The paths of those to which one of the delete files may apply (SP3)."""
-        found: set[str] = set()
+    def met_by(self, deletes: Iterable[dict[str, Any]]) -> dict[str, str]:
+        """The paths of those to which one of the delete files may apply (SP3), by their keys."""
+        known = {row["key"]: row["file_path"] for row in self.rows}
+        found: dict[str, str] = {}
         for delete in deletes:
-            if delete["referenced_data_file"] is not None:
-                found.add(delete["referenced_data_file"])
-            else:
-                found.update(row["file_path"] for row in self.rows if _may_meet(delete, row))
-        return found & {row["file_path"] for row in self.rows}
+            if (named := delete["named"]) is None:
+                found |= {row["key"]: row["file_path"] for row in self.rows if _may_meet(delete, row)}
+            elif named in known:
+                found[named] = known[named]
+        return found
+
+
+def _rows(entries: pa.Table) -> list[dict[str, Any]]:
+    """The columns of _WHERE, with the `key` of the path and that of the data file that is `named`, as plans compare."""
+    found = entries.select(_WHERE).append_column("key", path_keys(entries["file_path"]))
+    rows: list[dict[str, Any]] = found.append_column("named", path_keys(entries["referenced_data_file"])).to_pylist()
+    return rows
 
 
 def _may_meet(delete: dict[str, Any], data: dict[str, Any]) -> bool:
@@ -79,9 +88,9 @@ def check_deletes(
     if going.num_rows:
         made = _of_branch(repository, after, change.branch)
         met = _Files.of(made.data).met_by(r for key, r in _by_key(made.deletes).items() if key in known)
-        _check_still_there(met - _paths(live.data), change, refuse)
+        _check_still_there(met, _paths(live.data), change, refuse)
         keys = [row for key, row in left.items() if key not in then and _is_equality(row)]
-        if keys and _Files([row for row in _Files.of(live.data).rows if row["file_path"] in met]).met_by(keys):
+        if keys and _Files([row for row in _Files.of(live.data).rows if row["key"] in met]).met_by(keys):
             raise refuse(f"{change.branch} has later equality deletes that may be about its rows", ROW_UPDATES)
     if back:
         _check_what_they_meet(back, left, was, live, change, refuse)
@@ -100,19 +109,19 @@ def _check_what_they_meet(
 ) -> None:
     """The delete files that come back meet the data files that they met, no others, and no other deletion vector."""
     gone, returning = _paths(data_of(change.added)), _paths(data_of(change.removed))
-    stays = [row for row in _Files.of(live.data).rows if row["file_path"] not in gone]
-    there = {row["file_path"] for row in stays} | returning
-    _check_still_there(_Files.of(was.data).met_by(back.values()) - there, change, refuse)
+    stays = [row for row in _Files.of(live.data).rows if row["key"] not in gone]
+    there = {row["key"] for row in stays} | returning
+    _check_still_there(_Files.of(was.data).met_by(back.values()), there, change, refuse)
     before = _paths(was.data)
-    if _Files([row for row in stays if row["file_path"] not in before]).met_by(back.values()):
+    if _Files([row for row in stays if row["key"] not in before]).met_by(back.values()):
         raise refuse(f"delete files that it removed would meet newer files of {change.branch}", ROW_UPDATES)
-    named = {row["referenced_data_file"] for row in back.values()} - {None}
-    if any(row["referenced_data_file"] in named for row in left.values()):
+    named = {row["named"] for row in back.values()} - {None}
+    if any(row["named"] in named for row in left.values()):
         raise refuse(f"{change.branch} has other delete files than then for its files", ROW_UPDATES)
 
 
 def _paths(entries: pa.Table) -> set[str]:
-    return set(entries["file_path"].to_pylist())
+    return set(path_keys(entries["file_path"]).to_pylist())
 
 
 def _of_branch(repository: Repository, state: TableState, branch: str) -> LiveFiles:
@@ -121,10 +130,10 @@ def _of_branch(repository: Repository, state: TableState, branch: str) -> LiveFi
 
 
 def _by_key(entries: pa.Table) -> dict[str, dict[str, Any]]:
-    return dict(zip(file_keys(entries).to_pylist(), entries.select(_WHERE).to_pylist(), strict=True))
+    return dict(zip(file_keys(entries).to_pylist(), _rows(entries), strict=True))
 
 
-def _check_still_there(lost: set[str], change: BranchChange, refuse: Refuse) -> None:
-    if lost:
+def _check_still_there(met: Mapping[str, str], there: set[str], change: BranchChange, refuse: Refuse) -> None:
+    if lost := [path for key, path in met.items() if key not in there]:
         some = f"the file {min(lost)}" if len(lost) == 1 else f"{len(lost)} files ({min(lost)}, ...)"
         raise refuse(f"{some}, of which it deleted rows, left {change.branch} since", ROW_UPDATES)

@@ -19,7 +19,7 @@ from icecore.engine.errors import CorruptLogError, NoSuchSnapshotError, Validati
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_updates import table_updates
 from icecore.engine.events.manifest_changes import changes_of
-from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, path_keys, with_status
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.revert.branch_files import ROW_UPDATES, BranchChange, LiveFiles, data_of, deletes_of
@@ -170,14 +170,14 @@ def _removals(
 ) -> tuple[ManifestRemoval, ...]:
     """For each manifest that holds one of the files, or a delete file that only says something of one: its split."""
     out = []
-    keys, data = file_keys(added), data_of(added)["file_path"]
+    keys, data = file_keys(added), path_keys(data_of(added)["file_path"])
     for listed in repository.list_manifests(state, head) if head and len(keys) else ():
         if not listed.manifest.has_live_files:
             continue
         live = repository.entries.live(state.stream, listed, repository.storage_of(state))
         mask = pc.is_in(file_keys(live), keys.combine_chunks())
         if listed.manifest.content is ManifestContent.DELETES:
-            mask = pc.or_(mask, pc.is_in(live["referenced_data_file"], data.combine_chunks()))
+            mask = pc.or_(mask, pc.is_in(path_keys(live["referenced_data_file"]), data.combine_chunks()))
         if pc.any(mask).as_py():
             out.append(ManifestRemoval(listed, live.filter(pc.invert(mask)), live.filter(mask)))
     return tuple(out)

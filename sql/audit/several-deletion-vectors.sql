@@ -4,11 +4,14 @@
 -- mend: Delete the rows again with table.delete(), which writes one vector with all positions.
 SELECT
     namespace, name, table_uuid,
-    referenced_data_file,
+    min(f.referenced_data_file) AS referenced_data_file,
     count(*) AS deletion_vectors,
-    referenced_data_file AS subject,
-    format('{} has {} deletion vectors', referenced_data_file, count(*)) AS message
-FROM files
+    min(f.referenced_data_file) AS subject,
+    format('{} has {} deletion vectors', min(f.referenced_data_file), count(*)) AS message
+FROM files AS f
 WHERE content = 'position_deletes' AND file_format = 'puffin' AND referenced_data_file IS NOT NULL
-GROUP BY namespace, name, table_uuid, referenced_data_file
+GROUP BY
+    namespace, name, table_uuid,
+    -- Whichever way writers spell it.
+    regexp_replace(regexp_replace(f.referenced_data_file, '^file:(//)?/', '/'), '^s3[an]:', 's3:')
 HAVING count(*) > 1
