@@ -59,7 +59,8 @@ class LocationIndex:
         if path is not None:
             path = os.path.abspath(path)
             yield Place(FILE, "", folded(path))
-            yield Place(FILE, "", folded(self._real(path)))
+            if (real := self._real(path)) != path:
+                yield Place(FILE, "", folded(real))
             return
         scheme, _, rest = target.partition("://")
         authority, _, inner = rest.partition("/")

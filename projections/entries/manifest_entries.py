@@ -29,7 +29,9 @@ class ManifestEntries:
     def __init__(self, store: EventStore, models: ReadModels) -> None:
         self._store = store
         self._models = models
-        self._cached: ByteCache[int, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.nbytes)
+        self._cached: ByteCache[int, pa.Table | None] = ByteCache(
+            CACHED_BYTES, lambda table: 0 if table is None else table.nbytes
+        )
         self._merged: ByteCache[str, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.nbytes)
         self._kept: ByteCache[int, dict[str, bytes | None]] = ByteCache(
             CACHED_BYTES, lambda files: sum(len(data or b"") for data in files.values())
@@ -83,6 +85,13 @@ class ManifestEntries:
                 )
             else:
                 yield from (self.canonical(stream, m, storage, left_out) for m in run)
+
+    def beside(self, position: int) -> pa.Table | None:
+        """The canonical entries beside an event, None for none. Raises MissingArchiveError, CorruptLogError."""
+        # An event that isn't committed yet may be rolled back, and another one get its position.
+        if self._store.is_committed(position):
+            return self._cached.get(position, self._store.entries)
+        return self._store.entries(position)
 
     def inherited(self, stream: str, listed: ListedManifest, storage: Storage) -> pa.Table:
         """The entries with sequence numbers, snapshot ids and first row ids filled in (M2, RL3)."""
@@ -166,13 +175,7 @@ class ManifestEntries:
         self._merged.clear()
 
     def _content(self, position: int) -> pa.Table:
-        # An event that isn't committed yet may be rolled back, and another one get its position.
-        if self._store.is_committed(position):
-            return self._cached.get(position, self._load_content)
-        return self._load_content(position)
-
-    def _load_content(self, position: int) -> pa.Table:
-        entries = self._store.entries(position)
+        entries = self.beside(position)
         if entries is None:
             raise CorruptLogError(f"position {position}: its content files are missing")
         return entries

@@ -96,7 +96,7 @@ def brought(log: LoggedTables, table: LoggedTable) -> Iterator[Brought]:
     for event in log.events(table):
         changes = changes_of(event.payload, event.position)
         snapshots, branches = snapshots_of(event)
-        content = log.store.entries(event.position) if changes else None
+        content = log.repository.entries.beside(event.position) if changes else None
         for snapshot in snapshots:
             if snapshot.snapshot_id not in known:
                 known.add(snapshot.snapshot_id)

@@ -80,6 +80,8 @@ class LoggedTables:
     load: Callable[[str], TableEntries]
     adopt: Callable[[], object] = field(default=lambda: None)
     up_to: int | None = None
+    kept: dict[str, Any] = field(factory=dict, init=False)
+    """What was found out of a stream, for whoever asks again."""
     _tables: dict[str, LoggedTable] | None = field(default=None, init=False)
 
     @property

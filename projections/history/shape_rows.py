@@ -62,13 +62,17 @@ Told = Callable[[Shape, Shape], Iterator[dict[str, Any]]]
 
 
 def history_rows(log: LoggedTables, table: LoggedTable, schema: pa.Schema, told: Told) -> list[pa.Table]:
-    """The rows that `told` makes of what was before and after each event."""
-    rows = [
-        {**of_event(table, event), **row}
-        for event, before, after in _shapes(log.events(table))
-        for row in told(before, after)
-    ]
-    return [pa.Table.from_pylist(rows, schema=schema)]
+    """The rows that `told` makes of what was before and after each event.
+
+    Events are folded once for all that may be asked of them: that takes longer than to tell it.
+    """
+    if table.stream not in log.kept:
+        found: dict[Told, list[dict[str, Any]]] = {each: [] for each in (columns, specs, properties, refs)}
+        for event, before, after in _shapes(log.events(table)):
+            for each, rows in found.items():
+                rows += [{**of_event(table, event), **row} for row in each(before, after)]
+        log.kept[table.stream] = found
+    return [pa.Table.from_pylist(log.kept[table.stream][told], schema=schema)]
 
 
 def schema_history(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:

@@ -11,11 +11,15 @@ from attrs import evolve
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.formats.deleted_files import DeletedFile
+from icecore.engine.formats.entry_arrow import METRICS
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
+
+_LEFT_OUT = frozenset({*METRICS, "split_offsets", "equality_ids", "sort_order_id", "first_row_id"})
 
 
 def files_of_expired(repository: Repository, state: TableState, before: TableMetadata) -> list[DeletedFile]:
@@ -46,8 +50,8 @@ def files_of_expired(repository: Repository, state: TableState, before: TableMet
         with contextlib.suppress(IcecoreError):
             contents |= {key(path): DeletedFile(path, size) for path, size in _content_files(repository, state, listed)}
     if contents:
-        for listed in needed.values():
-            for path in _content_paths(repository, state, listed):
+        for paths in _content_paths(repository, state, needed.values()):
+            for path in paths:
                 contents.pop(key(path), None)
     others = {key(location): DeletedFile(location, size) for location, size in _own_files(before, expired)}
     for location, _ in _own_files(metadata, metadata.snapshots):
@@ -78,10 +82,10 @@ def needed_files(repository: Repository, state: TableState, seen: set[tuple[str,
     manifests = _manifests(repository, state, metadata.snapshots)
     yield from manifests
     yield from _sources(repository, state, manifests.values())
-    for path, listed in manifests.items():
-        if (state.stream, path) not in seen:
-            yield from _content_paths(repository, state, listed)
-            seen.add((state.stream, path))
+    unseen = {path: listed for path, listed in manifests.items() if (state.stream, path) not in seen}
+    for path, paths in zip(unseen, _content_paths(repository, state, unseen.values()), strict=True):
+        yield from paths
+        seen.add((state.stream, path))
 
 
 def shares_location(repository: Repository, state: TableState) -> bool:
@@ -117,10 +121,14 @@ def _sources(repository: Repository, state: TableState, manifests: Iterable[List
     return (m.manifest.manifest_path for m in foreign_sources(repository, state, manifests))
 
 
-def _content_paths(repository: Repository, state: TableState, listed: ListedManifest) -> list[str]:
-    entries = repository.entries.live(state.stream, listed, repository.storage_of(state))
-    paths: list[str] = pc.unique(entries["file_path"]).to_pylist()
-    return paths
+def _content_paths(
+    repository: Repository, state: TableState, manifests: Iterable[ListedManifest]
+) -> Iterator[list[str]]:
+    """The paths of the live files of each manifest."""
+    storage = repository.storage_of(state)
+    for entries in repository.entries.canonical_all(state.stream, manifests, storage, _LEFT_OUT):
+        live = entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
+        yield pc.unique(live["file_path"]).to_pylist()
 
 
 def _content_files(repository: Repository, state: TableState, listed: ListedManifest) -> Iterator[tuple[str, int]]:

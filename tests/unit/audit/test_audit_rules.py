@@ -14,6 +14,7 @@ from core_tables import store_of
 
 import icecore
 from icecore.engine.errors import MovedWarehouseWarning
+from icecore.engine.formats import event_content
 from icecore.projections.audit.rules.audit_findings import Audit, AuditFinding
 from icecore.projections.audit.rules.rule import Scope, Severity
 from icecore.projections.audit.rules.rule_files import own_rules
@@ -119,3 +120,21 @@ def test_a_log_that_was_changed_is_found(catalog: icecore.Catalog) -> None:
     (finding,) = catalog.audit(rules=["log-health"]).findings
     assert finding.severity is Severity.ERROR and finding.table is None
     assert finding.message.startswith("hash chain: position 2")
+
+
+def test_files_of_a_commit_are_decoded_once(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all rules together, and once more to compare the log with what follows from it."""
+    table = catalog.create_table("ns.t", pa.schema([("id", pa.int64())]))
+    for number in range(3):
+        table.append([{"id": number}])
+    catalog._warehouse.repository.entries.forget()
+    decoded: list[int] = []
+    decode = event_content.decode_content
+
+    def counted(data: bytes, position: int) -> pa.Table:
+        decoded.append(position)
+        return decode(data, position)
+
+    monkeypatch.setattr(event_content, "decode_content", counted)
+    catalog.audit()
+    assert sorted(decoded) == sorted([3, 4, 5] * 2)

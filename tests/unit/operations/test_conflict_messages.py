@@ -62,7 +62,7 @@ def test_many_files_are_counted(catalog: icecore.Catalog) -> None:
     table.overwrite(rows(1), "id < 5")
     store, entries = store_of(catalog), catalog._warehouse.repository.entries
     event = store.event_at(catalog.position)
-    text = describe(event, entries._content(event.position))
+    text = describe(event, entries.beside(event.position))
     assert "by tester: overwrite; added " in text
     assert text.endswith("and 2 more files")
     assert text.count("removed") == 1
