@@ -6,6 +6,7 @@ Spec: Column Projection (P1, P2), Default Values (T9).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 from attrs import frozen
@@ -25,6 +26,7 @@ from icecore.engine.spec.types import NestedField, StructType, walk
 from icecore.engine.storage.file_io import Storage
 
 _KNOWN_FILES = 65_536
+_THREADS = 16
 _VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 
@@ -40,12 +42,13 @@ class Routes:
 def routes(context: ScanContext, tasks: Sequence[FileTask]) -> Routes:
     """Each task in one place. Raises MissingFileError or CorruptFileError where a footer must be read and can't be."""
     router = _Router(context)
+    router.look_into(tasks)
     groups: dict[object, list[tuple[FileScanTask, tuple[ReadColumn, ...], frozenset[int], bool]]] = {}
     python = []
     for t in tasks:
         route = router.route(t)
         if route is None:
-            python.append(t.task)
+            python.append(t.of_rows())
         else:
             columns, lacking, by_id = route
             deletes = {d.content for d in t.task.delete_files}
@@ -78,7 +81,7 @@ class _Router:
         self.is_native = self.is_planned or "parquet" in _setting(context, _V1_SOURCES).lower().split(",")
         # Spark's anti joins leave deleted rows out, which this column asks for.
         self.marks_deleted = any(f.field_id == DELETED_ID for f in context.reserved)
-        self.has_mapping = context.identification.name_mapping is not None
+        self.opened: dict[str, tuple[FileField, ...]] = {}
         self.by_keys: dict[frozenset[int], tuple[tuple[NestedField, ...], tuple[ReadColumn, ...], bool]] = {}
 
     def route(self, t: FileTask) -> tuple[tuple[ReadColumn, ...], frozenset[int], bool] | None:
@@ -91,27 +94,40 @@ class _Router:
             return None
         if task.delete_files and self.marks_deleted:
             return None
-        keys = key_ids([task])
+        keys = key_ids([task]) if task.delete_files else frozenset()
         if any(self.context.key_reader(i) is None for i in keys):
             return None
         fields, columns, defaults = self.columns(keys)
         if not defaults:
             return None
-        given = frozenset(self.context.identity_values(file))
-        found = self.physical(file) if self.has_mapping else None
+        given = self.context.identity_values(file)
+        found = self.opened.get(file.file_path)
         if found is None or has_ids(found):
             lacking = frozenset(i for i in given if not self.has_column(file, i))
             by_id = True
         else:
             columns = columns_by_name(fields, self.context.identification.identified(found, file))
-            lacking = frozenset(c.field.field_id for c in _all_columns(columns) if not c.is_read) & given
+            unread = (c.field.field_id for c in _all_columns(columns) if not c.is_read)
+            lacking = frozenset(unread).intersection(given)
             by_id = False
             if not _names_are_readable(columns):
                 return None
+        if not lacking:
+            return columns, lacking, by_id
         roots = frozenset(f.field_id for f in fields)
         if lacking & {f.field_id for f in walk(fields)} - roots:
             return None
         return columns, lacking & roots, by_id
+
+    def look_into(self, tasks: Iterable[FileTask]) -> None:
+        """Opens the files that may need the name mapping, at once: what the engine wrote has ids."""
+        if not self.is_native or self.context.identification.name_mapping is None:
+            return
+        files = [t.task.file for t in tasks if t.is_whole and t.task.file.file_format is FileFormat.PARQUET]
+        unknown = [f for f in files if self.context.written.of(f.file_path) is None]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for found in pool.map(self.physical, (unknown[i::_THREADS] for i in range(_THREADS))):
+                self.opened.update(found)
 
     def has_column(self, file: ContentFile, field_id: int) -> bool:
         """Whether a file is known to have a column: by its metrics, or by the schema that it was written with."""
@@ -130,8 +146,9 @@ class _Router:
             self.by_keys[keys] = fields, columns, native
         return self.by_keys[keys]
 
-    def physical(self, file: ContentFile) -> tuple[FileField, ...]:
-        return _file_columns(_Opened(self.context.storage, file.file_path, file.file_format))
+    def physical(self, files: Iterable[ContentFile]) -> dict[str, tuple[FileField, ...]]:
+        storage = self.context.storage
+        return {f.file_path: _file_columns(_Opened(storage, f.file_path, f.file_format)) for f in files}
 
 
 @frozen(eq=False)

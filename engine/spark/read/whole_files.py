@@ -19,10 +19,15 @@ _NO_END = 2**62
 
 @frozen
 class FileTask:
-    """A task for a file; `is_whole` where all its rows are wanted."""
+    """A task for a file, of some range; `is_whole` where all the file's rows are wanted."""
 
     task: FileScanTask
     is_whole: bool
+
+    def of_rows(self) -> FileScanTask:
+        """The task with the range of the rows that are wanted."""
+        # Up to any end, so that a wrong size in the manifest costs no rows.
+        return evolve(self.task, start=0, length=_NO_END) if self.is_whole else self.task
 
 
 def whole_files(tasks: Sequence[FileScanTask], storage: Storage) -> list[FileTask]:
@@ -33,22 +38,21 @@ def whole_files(tasks: Sequence[FileScanTask], storage: Storage) -> list[FileTas
     by_file: dict[str, list[FileScanTask]] = {}
     for t in tasks:
         by_file.setdefault(location_key(storage.resolve(t.file.file_path)), []).append(t)
-    return [made for ranges in by_file.values() for made in _merged(sorted(ranges, key=lambda t: t.start))]
+    return [made for ranges in by_file.values() for made in _merged(ranges)]
 
 
 def _merged(ranges: list[FileScanTask]) -> list[FileTask]:
-    first, file = ranges[0], ranges[0].file
+    if len(ranges) > 1:
+        ranges.sort(key=lambda t: t.start)
+    first, last, file = ranges[0], ranges[-1], ranges[0].file
+    head = min(file.split_offsets) if file.split_offsets else _HEAD
+    is_whole = first.start <= head and last.start + last.length >= file.file_size_in_bytes
     for before, after in pairwise(ranges):
         if after.start < before.start + before.length:
             raise ValidationError(f"{file.file_path} is planned twice from byte {after.start} on")
-    head = min(file.split_offsets) if file.split_offsets else _HEAD
-    gaps = any(a.start + a.length != b.start for a, b in pairwise(ranges))
-    last = ranges[-1]
-    same_deletes = all(delete_keys(t) == delete_keys(first) for t in ranges[1:])
-    if first.start > head or gaps or last.start + last.length < file.file_size_in_bytes or not same_deletes:
-        return [FileTask(t, is_whole=False) for t in ranges]
-    # Up to any end, so that a wrong size in the manifest costs no rows.
-    return [FileTask(evolve(first, start=0, length=_NO_END), is_whole=True)]
+        is_next = after.start == before.start + before.length
+        is_whole = is_whole and is_next and delete_keys(after) == delete_keys(first)
+    return [FileTask(first, is_whole=True)] if is_whole else [FileTask(t, is_whole=False) for t in ranges]
 
 
 def delete_keys(task: FileScanTask) -> frozenset[tuple[str, int | None]]:
