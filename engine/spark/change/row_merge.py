@@ -2,7 +2,8 @@
 
 The source is computed once and kept by Spark's executors, because it is read more than once: for the files that it
 touches, and for the rows. The pairs of rows that change something are kept in the same way, as positions and new rows
-are written by jobs of their own.
+are written by jobs of their own; where rows of the source without a match matter too, all that match are, and the
+others are told by them: an outer join would shuffle the table, though the source is small.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
 
 Tasks = Callable[[Expression], Sequence[FileScanTask]]
-_IN_SOURCE, _CLAUSE, _COUNT = "__icecore_in_source", "__icecore_clause", "__icecore_count"
+_SOURCE_ROW, _CLAUSE, _COUNT = "__icecore_source_row", "__icecore_clause", "__icecore_count"
+_MATCHED = "__icecore_matched"
 
 
 @define(frozen=True, slots=False)
@@ -72,7 +74,14 @@ class RowMerge:
                 self._check_unique(source)
             wanted = self._wanted(source)
             target = self._target(tasks(wanted), wanted, source)
-            changes = self._changes(target.rows(bind(wanted, self.metadata.schema())), source)
+            rows = target.rows(bind(wanted, self.metadata.schema()))
+            if self._is_split:
+                with (
+                    computed_once(target.numbered(self._pairs(rows, source))) as pairs,
+                    computed_once(self._without_match(source, pairs)) as others,
+                ):
+                    return self._written(_clauses_of(pairs, others), target), wanted
+            changes = self._changes(rows, source)
             with computed_once(target.numbered(changes) if self._has_target else changes) as found:
                 return self._written(found, target), wanted
 
@@ -91,7 +100,13 @@ class RowMerge:
         """Raises ValidationError where clauses or values don't fit, before any job; Spark's errors come as they are."""
         check_clauses(self.clauses)
         none = TargetRows(self.source.sparkSession, self.metadata, self.storage, ())
-        frames = self._new_rows(self._changes(none.rows(), self._told_apart))
+        rows, source = none.rows(), self._told_apart
+        if self._is_split:
+            pairs = self._pairs(rows, source)
+            changes = _clauses_of(pairs, self._without_match(source, pairs))
+        else:
+            changes = self._changes(rows, source)
+        frames = self._new_rows(changes)
         if frames:
             conformed(frames, self.metadata)
 
@@ -103,8 +118,9 @@ class RowMerge:
 
     @cached_property
     def _told_apart(self) -> DataFrame:
-        """The source, in which columns have second names where they need them."""
-        return with_own_names(self.source, self._names.own_names)
+        """The source, in which columns have second names where they need them, and rows a number each."""
+        named = with_own_names(self.source, self._names.own_names)
+        return named.withColumn(_SOURCE_ROW, F.monotonically_increasing_id())
 
     @cached_property
     def _condition(self) -> Column:
@@ -138,18 +154,37 @@ class RowMerge:
         with translated_spark_errors():
             return target.only({r[0] for r in found.collect()})
 
+    @property
+    def _is_split(self) -> bool:
+        """Whether pairs of rows that match, and rows of the source without a match, are found by a join each."""
+        return all(map(self._for, (When.MATCHED, When.NOT_MATCHED))) and not self._for(When.NOT_MATCHED_BY_SOURCE)
+
+    def _pairs(self, rows: DataFrame, source: DataFrame) -> DataFrame:
+        """All pairs of rows that match, by the source's row, as `_changes` has them; those of no clause without one."""
+        joined = rows.alias(self.target_name).join(source.alias(self.source_name), self._condition)
+        return self._with_values(joined, self._first_of(When.MATCHED), (*_place_in(rows), _SOURCE_ROW), When.MATCHED)
+
+    def _without_match(self, source: DataFrame, pairs: DataFrame) -> DataFrame:
+        """The rows of the source that are in no pair, and the clause for each."""
+        matched = pairs.select(F.col(_SOURCE_ROW).alias(_MATCHED))
+        left = source.alias(self.source_name).join(matched, F.col(_SOURCE_ROW) == F.col(_MATCHED), "left_anti")
+        return self._with_values(left, self._first_of(When.NOT_MATCHED), (), When.NOT_MATCHED)
+
     def _changes(self, rows: DataFrame, source: DataFrame) -> DataFrame:
         """The pairs of rows that a clause is for: the place of the table's row, the clause, and the values it gives."""
-        frame = self._joined(rows.alias(self.target_name), source.withColumn(_IN_SOURCE, F.lit(True)))
-        frame = frame.select("*", self._clause().alias(_CLAUSE)).where(F.col(_CLAUSE).isNotNull())
+        joined = self._joined(rows.alias(self.target_name), source)
+        kept = _place_in(rows) if self._has_target else ()
+        return self._with_values(joined, self._clause(), kept, *When).where(F.col(_CLAUSE).isNotNull())
+
+    def _with_values(self, joined: DataFrame, clause: Column, kept: Sequence[str], *when: When) -> DataFrame:
+        """Columns to keep, the number of the clause, and the values that clauses give."""
         outputs = [
             F.when(F.col(_CLAUSE) == i, value).alias(_output(i, n))
-            for i, clause in enumerate(self.clauses)
-            if clause.then is not Then.DELETE
-            for n, value in enumerate(clause.outputs(self._names).values())
+            for i, c in enumerate(self.clauses)
+            if c.when in when and c.then is not Then.DELETE
+            for n, value in enumerate(c.outputs(self._names).values())
         ]
-        kept = [c for c in (PATH, POSITION, KEPT_ROW_ID) if c in rows.columns and self._has_target]
-        return frame.select(*kept, _CLAUSE, *outputs)
+        return joined.select("*", clause.alias(_CLAUSE)).select(*kept, _CLAUSE, *outputs)
 
     @property
     def _has_target(self) -> bool:
@@ -160,15 +195,15 @@ class RowMerge:
         source = source.alias(self.source_name)
         if not self._has_target:
             return source.join(target, self._condition, "left_anti")
-        lone_target, lone_source = self._for(When.NOT_MATCHED_BY_SOURCE), self._for(When.NOT_MATCHED)
-        how = "full" if lone_target and lone_source else "left" if lone_target else "right" if lone_source else "inner"
-        return target.join(source, self._condition, how)
+        if not self._for(When.NOT_MATCHED_BY_SOURCE):
+            return target.join(source, self._condition)
+        return target.join(source, self._condition, "full" if self._for(When.NOT_MATCHED) else "left")
 
     def _clause(self) -> Column:
         """The number of the first clause that a pair satisfies; null for none."""
         if not self._has_target:
             return self._first_of(When.NOT_MATCHED)
-        in_target, in_source = F.col(POSITION).isNotNull(), F.col(_IN_SOURCE).isNotNull()
+        in_target, in_source = F.col(POSITION).isNotNull(), F.col(_SOURCE_ROW).isNotNull()
         out = F.when(in_target & in_source, self._first_of(When.MATCHED))
         return out.when(in_target, self._first_of(When.NOT_MATCHED_BY_SOURCE)).otherwise(
             self._first_of(When.NOT_MATCHED)
@@ -217,6 +252,17 @@ class RowMerge:
         if twice:
             text = ", ".join(f"{k}={twice[0][n]!r}" for n, k in enumerate(self.on))
             raise ValidationError(f"the data has the key {text} more than once")
+
+
+def _place_in(rows: DataFrame) -> tuple[str, ...]:
+    """The columns that say where a row of the table is, and which."""
+    return tuple(c for c in (PATH, POSITION, KEPT_ROW_ID) if c in rows.columns)
+
+
+def _clauses_of(pairs: DataFrame, others: DataFrame) -> DataFrame:
+    """The pairs and the rows without a match that a clause is for."""
+    both = pairs.drop(_SOURCE_ROW).unionByName(others, allowMissingColumns=True)
+    return both.where(F.col(_CLAUSE).isNotNull())
 
 
 def _output(clause: int, place: int) -> str:
