@@ -5,6 +5,7 @@ usage: python bench/spark.py [--scale 0.01] [--rounds 2] [--only CASE...]
 Iceberg's runtime comes from Maven, of the newest release there is for the PySpark that is installed; without it (or
 without mvn) a line says so and the other two run. Times are seconds by the clock and of CPU, of the process and all
 below it: the JVM and Python's workers. The first time of a case in a session is told from the best of those after it.
+Cases that are not run keep what was measured of them before, with its scale.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from measure import save
+from measure import RESULTS, save
 from spark_cases import CASES, ENGINES, best
 from spark_tables import make_tables
 
@@ -51,6 +53,19 @@ def _release(jar: Path) -> tuple[int, ...]:
     return tuple(int(part) for part in jar.parent.name.split(".") if part.isdigit())
 
 
+def versions(jar: Path | None) -> dict[str, Any]:
+    return {"pyspark": version("pyspark"), "iceberg": jar.parent.name if jar else None}
+
+
+def before(jar: Path | None) -> dict[str, Any]:
+    """What was measured of each case with these versions."""
+    path = RESULTS / "spark.json"
+    found = json.loads(path.read_text())["results"] if path.is_file() else {}
+    same = all(found.get(k) == v for k, v in versions(jar).items())
+    cases: dict[str, Any] = found.get("cases", {}) if same else {}
+    return cases
+
+
 def run(engine: str, case: str, folder: Path, jar: Path | None) -> dict[str, Any]:
     """What a process of its own measured."""
     command = [sys.executable, str(HERE / "spark_cases.py"), engine, case, str(folder), str(jar or "")]
@@ -78,19 +93,19 @@ def main() -> None:
     given = options.parse_args()
     jar = runtime_jar()
     engines = [e for e in ENGINES if e != "iceberg" or jar]
-    results: dict[str, dict[str, Any]] = {}
+    results = before(jar)
     with tempfile.TemporaryDirectory(prefix="icecore-bench-") as folder:
         make_tables(Path(folder), given.scale, given.only)
         for case in given.only:
+            kept: dict[str, Any] = {"scale": given.scale}
+            results[case] = kept
             for round_ in range(given.rounds):
                 for engine in engines if round_ % 2 == 0 else engines[::-1]:
                     found = run(engine, case, Path(folder), jar)
-                    kept = results.setdefault(case, {})
                     kept[engine] = best(kept[engine], found) if engine in kept else found
             for engine in engines:
-                print("\n".join(lines(case, engine, results[case][engine])), flush=True)
-    runtime = jar.stem if jar else None
-    save("spark", {"scale": given.scale, "runtime": runtime, "cases": results})
+                print("\n".join(lines(case, engine, kept[engine])), flush=True)
+    save("spark", versions(jar) | {"cases": {c: results[c] for c in CASES if c in results}})
 
 
 if __name__ == "__main__":

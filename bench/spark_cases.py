@@ -10,11 +10,14 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+from many_files import DAYS, FIRST_DAY
+
 ENGINES = ("icecore", "iceberg", "parquet")
-CASES = ("many", "large", "append", "merge")
+CASES = ("many", "large", "append", "merge", "planning")
 APPENDED_ROWS, MERGED_ROWS = 10_000_000, 100_000
 AGGREGATE = ("count(*)", "sum(id)", "sum(price)", "max(name)", "min(day)")
 
@@ -110,6 +113,10 @@ class Engine:
             frame = self.spark.read.option("pathGlobFilter", "*.parquet").parquet(str(where / "data"))
         return frame.where(condition) if condition else frame
 
+    def partitions(self, table: str, condition: str | None = None) -> int:
+        """The number of tasks that would read the rows: all is planned, down to the files of each."""
+        return int(self.read(table, condition)._jdf.queryExecution().toRdd().getNumPartitions())
+
 
 def aggregated(frame: Any) -> list[str]:
     return [str(v) if not isinstance(v, float) else f"{v:.3f}" for v in frame.selectExpr(*AGGREGATE).collect()[0]]
@@ -118,14 +125,12 @@ def aggregated(frame: Any) -> list[str]:
 def many(engine: Engine) -> dict[str, Any]:
     """A table of many small files."""
 
-    def ready() -> int:
-        frame = engine.read("many")
-        return int(frame._jdf.queryExecution().executedPlan().outputPartitioning().numPartitions())
-
     half = int(500_000 * engine.scale)
     chosen = f"id >= {half} AND id < {half + 151}"
-    return {
-        "DataFrame and physical plan": first_and_warm(ready),
+    found = {"DataFrame and physical plan": first_and_warm(lambda: engine.partitions("many"))}
+    if engine.name != "parquet":
+        found["the same, with a mapping of names"] = first_and_warm(lambda: engine.partitions("many_mapped"))
+    return found | {
         "aggregate of all": first_and_warm(lambda: aggregated(engine.read("many")), 1),
         "151 rows, said to the plan": first_and_warm(lambda: engine.read("many", chosen).count()),
         "151 rows, said in Spark": first_and_warm(lambda: engine.read("many").where(chosen).count()),
@@ -218,6 +223,30 @@ def _merge(engine: Engine, name: str, mode: str, count: int, changed: Any) -> Ca
     return lambda: len(engine.spark.sql(sql).collect())
 
 
+def planning(engine: Engine) -> dict[str, Any]:
+    """A table of a million files that Spark's tasks plan, nothing being known of it before."""
+    if engine.name == "parquet":
+        return {}
+    one_day = f"day = DATE '{date(1970, 1, 1) + timedelta(FIRST_DAY + DAYS // 2)}'"
+    if engine.name == "iceberg":
+        return {
+            "one day of a thousand": first_and_warm(lambda: engine.partitions("planned", one_day)),
+            "all files": first_and_warm(lambda: engine.partitions("planned"), 1),
+        }
+
+    def scan(condition: str | None) -> Any:
+        return engine.catalog.load_table("ns.planned").scan(condition)
+
+    def files(condition: str | None) -> int:
+        return int(scan(condition).planned_by(engine.spark).plan().to_arrow().num_rows)
+
+    return {
+        "one day of a thousand": first_and_warm(lambda: files(one_day)),
+        "all files": first_and_warm(lambda: files(None), 1),
+        "all files, left in Spark": first_and_warm(lambda: scan(None).plan_frame(engine.spark).count(), 1),
+    }
+
+
 def _schema() -> Any:
     from spark_tables import SCHEMA
 
@@ -227,7 +256,8 @@ def _schema() -> Any:
 def main() -> None:
     name, case, folder, *jar = sys.argv[1:]
     engine = Engine(name, Path(folder), jar[0] if jar else "")
-    print(json.dumps({"many": many, "large": large, "append": append, "merge": merge}[case](engine), default=str))
+    cases = {"many": many, "large": large, "append": append, "merge": merge, "planning": planning}
+    print(json.dumps(cases[case](engine), default=str))
 
 
 if __name__ == "__main__":

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from many_files import many_files
 
 import icecore
 
 MANY_FILES, ROWS_OF_A_SMALL_FILE = 10_000, 100
 LARGE_FILES, LARGE_ROWS = 8, 20_000_000
+PLANNED_FILES = 1_000_000
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("day", pa.date32()), ("r", pa.int32()), ("price", pa.float64()), ("name", pa.string())]
 )
@@ -40,8 +42,11 @@ def make_tables(folder: Path, scale: float, cases: Iterable[str]) -> None:
         catalog.create_namespace("ns")
         if "many" in cases:
             _many(catalog, folder, max(10, int(MANY_FILES * scale)))
-        if {"large", "merge"} & set(cases):
+        if "large" in cases:
             _large(catalog, max(8_000, int(LARGE_ROWS * scale)))
+        if "planning" in cases:
+            made = many_files(folder / "warehouse" / "ns" / "planned", max(1_000, int(PLANNED_FILES * scale)))
+            catalog.register_table("ns.planned", str(made))
     (folder / "scale").write_text(str(scale))
 
 
@@ -55,6 +60,9 @@ def _many(catalog: icecore.Catalog, folder: Path, files: int) -> None:
         pq.write_table(rows(i * ROWS_OF_A_SMALL_FILE, ROWS_OF_A_SMALL_FILE, i), path)
         paths.append(path.as_uri())
     table.add_files(paths)
+    # Which is for files without field ids: engines don't write such.
+    table.remove_properties("schema.name-mapping.default")
+    catalog.create_table("ns.many_mapped", SCHEMA).add_files(paths)
 
 
 def _large(catalog: icecore.Catalog, count: int) -> None:
