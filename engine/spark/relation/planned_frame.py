@@ -18,6 +18,7 @@ from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.relation.file_pruning import FilePruning
 from icecore.engine.spark.relation.java_classes import planned_relations
+from icecore.engine.spark.relation.java_function import JavaFunction
 from icecore.engine.spark.relation.plan_bytes import plan_bytes
 
 Constants = Mapping[str, tuple[T.DataType, pa.Array]]
@@ -75,7 +76,7 @@ class PlannedFrames:
             constant_type.json(),
             fields.json(),
             _lines(options),
-            pruning,
+            None if pruning is None else JavaFunction(pruning.apply),
         )
         _log.debug("%d planned files are read by an index of their own", len(paths))
         return DataFrame(made, self.session)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
-from weakref import WeakSet
 
 import pyarrow as pa
 from attrs import frozen
@@ -36,7 +34,6 @@ from icecore.engine.table.table import Table
 _log = logging.getLogger(__name__)
 _SIZE = "total-files-size"
 _NO_COLUMNS = T.StructType([])
-_held: WeakSet[Answers] = WeakSet()
 
 
 @frozen
@@ -66,13 +63,7 @@ class AsOf:
 
 
 class Answers:
-    """The Java interface of a function, as py4j takes it; errors go back as text, not as a trace of Python.
-
-    Java holds them as long as it likes: when this process ends they let go of catalogs and tables by themselves.
-    """
-
-    def __attrs_post_init__(self) -> None:
-        _held.add(self)
+    """The answers to Java's questions; errors go back as text, not as a trace of Python."""
 
     def answer(self, question: Sequence[Any]) -> Any:
         """The answer to a question, the first part of which says what is asked for."""
@@ -89,13 +80,8 @@ class Answers:
             _log.debug("a question of Spark could not be answered", exc_info=True)
             return json.dumps({"error": f"{type(e).__name__}: {str(e).split(chr(10) + chr(9) + 'at ')[0]}"})
 
-    class Java:
-        """The Java interface that py4j takes it for."""
 
-        implements = ("java.util.function.Function",)
-
-
-@frozen(slots=False, eq=False)
+@frozen(eq=False)
 class TableRows(Answers):
     """A table at one of its snapshots. `find` gives the table as it is when it is changed; without, it can't be."""
 
@@ -134,7 +120,7 @@ class TableRows(Answers):
         return None if condition is None else known_aggregates(scan, condition, asked)
 
 
-@frozen(slots=False, eq=False)
+@frozen(eq=False)
 class GivenRows(Answers):
     """A view or metadata table, whose rows are those of the moment that it was named."""
 
@@ -246,9 +232,3 @@ def _path(schema: Schema, field_id: int) -> list[int]:
     while (parent := schema.parent_id(path[0])) is not None:
         path.insert(0, parent)
     return path
-
-
-@atexit.register
-def _let_go() -> None:
-    for answers in list(_held):
-        vars(answers).clear()

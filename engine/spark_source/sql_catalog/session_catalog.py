@@ -16,6 +16,7 @@ from icecore.engine.errors import NoSuchNamespaceError, ValidationError
 from icecore.engine.log.read_models import dotted
 from icecore.engine.spark.pyspark_api import SparkSession
 from icecore.engine.spark.relation.java_classes import FILTER_TEXT, made_object
+from icecore.engine.spark.relation.java_function import JavaFunction
 from icecore.engine.spark_source.registration import register_once
 from icecore.engine.spark_source.sql_catalog.named_rows import Answers, AsOf, other_rows, table_rows
 
@@ -43,12 +44,12 @@ def register_catalog(session: SparkSession, catalog: Catalog | CatalogAt, name: 
     # Streams by a table's name are those of the format.
     register_once(session)
     answers = CatalogAnswers(session, catalog, name)
-    answers.plugin = java.registered(session._jsparkSession, name, answers)
+    answers.plugin = java.registered(session._jsparkSession, name, JavaFunction(answers.apply))
     if answers.plugin is None:
         raise ValidationError(f"spark.sql.catalog.{name} is set: the session has another catalog of that name")
 
 
-@define(slots=False, eq=False)
+@define(eq=False)
 class CatalogAnswers(Answers):
     """The answers of a catalog to Spark."""
 
@@ -91,7 +92,7 @@ class CatalogAnswers(Answers):
             if chosen != AsOf():
                 raise ValidationError(f"AS OF is of tables, found at {dotted(identifier)}")
             made = other
-        return self.plugin.table(made.facts, made.answers)
+        return self.plugin.table(made.facts, JavaFunction(made.answers.apply))
 
     def _names(self, namespace: Identifier) -> list[str]:
         self.catalog.load_namespace_properties(namespace)
