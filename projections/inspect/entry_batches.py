@@ -23,7 +23,8 @@ from icecore.projections.entries.wide_entries import inherit_all
 from icecore.projections.plan.planner import Planner
 from icecore.projections.segments.entry_faults import FAULTS
 
-ROWS_OF_A_BATCH = 65_536
+ROWS_OF_A_BATCH = 16_384
+"""So many that small manifests are taken together, so few that a large one is alone: nothing of it is copied then."""
 DATA = frozenset({int(DataFileContent.DATA)})
 POSITION_DELETES = frozenset({int(DataFileContent.POSITION_DELETES)})
 DELETES = frozenset({*POSITION_DELETES, int(DataFileContent.EQUALITY_DELETES)})
