@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 from icecore.engine.common import fork_safety
 from icecore.engine.errors import StorageError
@@ -18,6 +20,8 @@ FEW = 4
 """So many, as of one commit alone, are not worth handing over to threads."""
 MOST = 256
 """As many are open before those so far are made durable."""
+_Work: TypeAlias = tuple[str, Callable[[], object]]
+Result = TypeVar("Result")
 
 
 class LateFiles:
@@ -45,7 +49,7 @@ class LateFiles:
 
         Raises StorageError where that fails, and each time from then on, as it is not known what is on the disk.
         """
-        works: list[tuple[str, Callable[[], object]]] = [
+        works: list[_Work] = [
             *((path, lambda file=file: os.fsync(file)) for file, path in self._files.items()),
             *((path, lambda path=path: sync_path(path)) for path in self._folders),
         ]
@@ -73,25 +77,31 @@ def sync_path(path: str | os.PathLike[str]) -> None:
         os.close(file)
 
 
-def _failed(works: list[tuple[str, Callable[[], object]]]) -> list[tuple[str, OSError]]:
-    """Does works at once; those that failed, when all have ended."""
-    begin = _done_here if len(works) <= FEW else _threads.submit
+def _failed(works: list[_Work]) -> list[tuple[str, OSError]]:
+    """Does works, in threads where there are more than a few; those that failed, when all have ended.
+
+    A thread does several: a folder is often on the disk when a file in it is, and each that is begun costs a switch.
+    """
+    if len(works) <= FEW:
+        return _failed_of(works)
+    count = min(AT_ONCE, -(-len(works) // 2))
+    ends = [_threads.submit(partial(_failed_of, works[i::count])) for i in range(count)]
+    return [failed for end in ends for failed in end.result()]
+
+
+def _failed_of(works: list[_Work]) -> list[tuple[str, OSError]]:
     found = []
-    for path, done in [(path, begin(work)) for path, work in works]:
-        error = done.exception()
-        if isinstance(error, OSError):
-            found.append((path, error))
-        elif error is not None:
-            raise error
+    for path, work in works:
+        try:
+            work()
+        except OSError as e:
+            found.append((path, e))
     return found
 
 
-def _done_here(work: Callable[[], object]) -> Future[object]:
-    done: Future[object] = Future()
-    try:
-        done.set_result(work())
-    except OSError as e:
-        done.set_exception(e)
+def _done_here(work: Callable[[], Result]) -> Future[Result]:
+    done: Future[Result] = Future()
+    done.set_result(work())
     return done
 
 
@@ -105,7 +115,7 @@ class _Threads:
     def forget_parent(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
 
-    def submit(self, work: Callable[[], object]) -> Future[object]:
+    def submit(self, work: Callable[[], Result]) -> Future[Result]:
         """Begins it in a thread; does it here where the interpreter ends and starts none."""
         try:
             if self._pool is None:
