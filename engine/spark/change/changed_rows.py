@@ -15,6 +15,8 @@ from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.spark.change.target_rows import KEPT_ROW_ID
 from icecore.engine.spark.change.written_rows import WrittenRows
 from icecore.engine.spark.pyspark_api import DataFrame
+from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_conform import column_name, conform_frame
 from icecore.engine.spark.spark_write import translated_spark_errors, write_frame_files
 from icecore.engine.spec.metadata import TableMetadata
@@ -62,6 +64,22 @@ def computed_once(frame: DataFrame) -> Iterator[DataFrame]:
         if getattr(plan, "_relation_id", None) is not None and hasattr(plan, "__del__"):
             plan.__del__()
             plan._relation_id = None
+
+
+def is_ordered(t: T.DataType) -> bool:
+    """Whether Spark can order values of a type: those with maps and variants in them have no order."""
+    match t:
+        case T.StructType():
+            return all(is_ordered(f.dataType) for f in t.fields)
+        case T.ArrayType():
+            return is_ordered(t.elementType)
+    return isinstance(t, T.AtomicType) and not isinstance(t, T.VariantType)
+
+
+def with_row_numbers(frame: DataFrame, column: str) -> DataFrame:
+    """Rows that have an order, and a number each: the same one if Spark runs a task twice and rows come otherwise."""
+    ordered = frame.select("*", F.struct("*").alias(column)).sortWithinPartitions(column)
+    return ordered.withColumn(column, F.monotonically_increasing_id())
 
 
 @define

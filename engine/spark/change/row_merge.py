@@ -23,6 +23,8 @@ from icecore.engine.spark.change.changed_rows import (
     computed_once,
     conformed,
     discarding_on_error,
+    is_ordered,
+    with_row_numbers,
     write_rows,
 )
 from icecore.engine.spark.change.file_rewrite import FileRewrite
@@ -118,9 +120,9 @@ class RowMerge:
 
     @cached_property
     def _told_apart(self) -> DataFrame:
-        """The source, in which columns have second names where they need them, and rows a number each."""
+        """The source, in which columns have second names where they need them, and rows a number where that matters."""
         named = with_own_names(self.source, self._names.own_names)
-        return named.withColumn(_SOURCE_ROW, F.monotonically_increasing_id())
+        return with_row_numbers(named, _SOURCE_ROW) if self._is_split else named.withColumn(_SOURCE_ROW, F.lit(0))
 
     @cached_property
     def _condition(self) -> Column:
@@ -157,7 +159,8 @@ class RowMerge:
     @property
     def _is_split(self) -> bool:
         """Whether pairs of rows that match, and rows of the source without a match, are found by a join each."""
-        return all(map(self._for, (When.MATCHED, When.NOT_MATCHED))) and not self._for(When.NOT_MATCHED_BY_SOURCE)
+        has_both = all(map(self._for, (When.MATCHED, When.NOT_MATCHED))) and not self._for(When.NOT_MATCHED_BY_SOURCE)
+        return has_both and is_ordered(self.source.schema)
 
     def _pairs(self, rows: DataFrame, source: DataFrame) -> DataFrame:
         """All pairs of rows that match, by the source's row, as `_changes` has them; those of no clause without one."""
@@ -195,9 +198,9 @@ class RowMerge:
         source = source.alias(self.source_name)
         if not self._has_target:
             return source.join(target, self._condition, "left_anti")
-        if not self._for(When.NOT_MATCHED_BY_SOURCE):
-            return target.join(source, self._condition)
-        return target.join(source, self._condition, "full" if self._for(When.NOT_MATCHED) else "left")
+        lone_target, lone_source = self._for(When.NOT_MATCHED_BY_SOURCE), self._for(When.NOT_MATCHED)
+        how = "full" if lone_target and lone_source else "left" if lone_target else "right" if lone_source else "inner"
+        return target.join(source, self._condition, how)
 
     def _clause(self) -> Column:
         """The number of the first clause that a pair satisfies; null for none."""
