@@ -118,9 +118,45 @@ def planning_server(found: dict[str, Any]) -> Iterator[str]:
         )
 
 
+SPARK = {
+    "many": "10,000 files of 100 rows",
+    "large": "20 million rows in 8 files, one aggregate",
+    "append": "10 million rows by 30 days",
+    "merge": "100,000 rows into 10 million",
+    "planning": "plans by Spark over a million files",
+}
+
+
+def spark(found: dict[str, Any]) -> Iterator[str]:
+    """The table, then what takes more CPU than Iceberg's runtime."""
+    engines = {"icecore": "icecore", "iceberg": f"Iceberg {found['iceberg']}", "parquet": "plain Parquet"}
+    yield "| wall / CPU seconds | | " + " | ".join(f"{name}, first | again" for name in engines.values()) + " |"
+    yield "|---" * 8 + "|"
+    more = []
+    for case, of in found["cases"].items():
+        title = SPARK[case] + ("" if of["scale"] == 1 else f", {of['scale']:g} times that")
+        for name in dict.fromkeys(name for engine in engines for name in of.get(engine, {})):
+            rows = [of.get(engine, {}).get(name, {}) for engine in engines]
+            cells = [_seconds(row.get(when)) for row in rows for when in ("first", "warm")]
+            yield f"| {title} | {name} | " + " | ".join(cells) + " |"
+            for when, said in (("first", "first"), ("warm", "again")):
+                ours, theirs = (row.get(when, {}).get("cpu_s") for row in rows[:2])
+                if ours and theirs and ours > theirs:
+                    more.append(f"{case}: {name}, {said} ({ours / theirs:.1f} times)")
+    yield ""
+    yield "More CPU than Iceberg's runtime: " + ("; ".join(more) or "nothing") + "."
+    if absent := [title for case, title in SPARK.items() if case not in found["cases"]]:
+        yield f"Not measured: {'; '.join(absent)}."
+
+
+def _seconds(found: dict[str, float] | None) -> str:
+    return "" if found is None else f"{found['wall_s']:.2f} / {found['cpu_s']:.2f}"
+
+
 def figures() -> str:
     """The section of docs/figures.md as text."""
     made, planned, cases = load("commits"), load("plans"), load("planning")
+    tables = load("spark")["results"]
     with_versions = ", ".join(f"{k} {v}" for k, v in planned["environment"]["packages"].items())
     lines = [
         f"Measured in one run each, on {planned['environment']['cores']} cores, {with_versions}.",
@@ -147,6 +183,13 @@ def figures() -> str:
         *server(load("server")["results"]),
         "",
         *planning_server(load("planning_server")["results"]),
+        "",
+        f"Spark {tables['pyspark']} in local mode with two threads, over icecore, over Iceberg's own runtime and over",
+        "plain Parquet, each in a process of its own: the first time in a session, and the best of those after it. CPU",
+        "is of the JVM and all of Python. The machine had other work, so that CPU tells more than the clock. Plain",
+        "Parquet has no plan, no deletes and no field ids. A plan by Spark comes here whole, Iceberg's as its tasks.",
+        "",
+        *spark(tables),
         "",
         "A run of `make fault`, which kills, starves and damages warehouses:",
         "",
