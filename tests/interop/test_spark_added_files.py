@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -90,3 +91,16 @@ def test_what_does_not_fit_is_told_as_the_engine_does(
         mine.spark.add_files([good])
     mine.spark.add_files([])
     assert len(described(mine)) == 1
+
+
+def test_a_file_with_the_name_of_one_of_ours_may_have_no_ids(
+    spark: Any, catalog: icecore.Catalog, tmp_path: Path
+) -> None:
+    """As other programs copy it: it is read by names, by Spark as by Python."""
+    table, other = (catalog.create_table(name, SCHEMA) for name in ("ns.mine", "ns.theirs"))
+    table.append([{"id": 1, "city": "Rome", "x": 0.5}])
+    mine = Path(described(table)[0].file_path.removeprefix("file://"))
+    copy = tmp_path / mine.name
+    duckdb.sql(f"COPY (FROM '{mine}') TO '{copy}' (FORMAT parquet)")
+    other.add_files([str(copy)])
+    assert [tuple(r) for r in other.scan().to_spark(spark).collect()] == [(1, "Rome", 0.5)]

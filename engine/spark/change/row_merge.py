@@ -71,7 +71,7 @@ class RowMerge:
         table; StorageError.
         """
         self.check()
-        with computed_once(self._told_apart) as source:
+        with computed_once(self._numbered_source) as source:
             if self.is_upsert:
                 self._check_unique(source)
             wanted = self._wanted(source)
@@ -102,7 +102,7 @@ class RowMerge:
         """Raises ValidationError where clauses or values don't fit, before any job; Spark's errors come as they are."""
         check_clauses(self.clauses)
         none = TargetRows(self.source.sparkSession, self.metadata, self.storage, ())
-        rows, source = none.rows(), self._told_apart
+        rows, source = none.rows(), self._numbered_source
         if self._is_split:
             pairs = self._pairs(rows, source)
             changes = _clauses_of(pairs, self._without_match(source, pairs))
@@ -119,7 +119,7 @@ class RowMerge:
         return MergeNames(self.target_name, self.source_name, self.metadata.schema(), columns, case_sensitive)
 
     @cached_property
-    def _told_apart(self) -> DataFrame:
+    def _numbered_source(self) -> DataFrame:
         """The source, in which columns have second names where they need them, and rows a number where that matters."""
         named = with_own_names(self.source, self._names.own_names)
         return with_row_numbers(named, _SOURCE_ROW) if self._is_split else named.withColumn(_SOURCE_ROW, F.lit(0))

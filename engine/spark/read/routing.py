@@ -120,11 +120,14 @@ class _Router:
         return columns, lacking & roots, by_id
 
     def look_into(self, tasks: Iterable[FileTask]) -> None:
-        """Opens the files that may need the name mapping, at once: what the engine wrote has ids."""
+        """Opens the files that may need the name mapping, at once: what the engine wrote for the table has ids."""
         if not self.is_native or self.context.identification.name_mapping is None:
             return
         files = [t.task.file for t in tasks if t.is_whole and t.task.file.file_format is FileFormat.PARQUET]
-        unknown = [f for f in files if self.context.written.of(f.file_path) is None]
+        # Elsewhere a file may have the name of one of ours and be another program's copy of it.
+        own = f"{self.context.metadata.location.rstrip('/')}/"
+        written = self.context.written
+        unknown = [f for f in files if not f.file_path.startswith(own) or written.of(f.file_path) is None]
         with ThreadPoolExecutor(_THREADS) as pool:
             for found in pool.map(self.physical, (unknown[i::_THREADS] for i in range(_THREADS))):
                 self.opened.update(found)
