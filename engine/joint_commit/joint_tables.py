@@ -10,7 +10,14 @@ from attrs import define, evolve
 
 from icecore.engine.commit.decide import Command
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import CommitConflictError, IcecoreError, TableAlreadyExistsError
+from icecore.engine.common.ids import now_ms
+from icecore.engine.errors import (
+    CommitConflictError,
+    CorruptLogError,
+    IcecoreError,
+    TableAlreadyExistsError,
+    ValidationError,
+)
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.name_events import Named, read_name_event
@@ -123,6 +130,7 @@ class NewTable:
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         if self.is_asserted:
             self._check_assertion(desk)
+            self._check_it_makes_a_table()
         event, first = desk.repository.create_inside(
             transaction, self.stream, self.kind, self.payload, self.name, provenance
         )
@@ -139,6 +147,13 @@ class NewTable:
             state = desk.repository.state(taken[1])
             failed = f"Requirement failed: table already exists: {dotted(self.name)}"
             raise TableAlreadyExistsError(f"{failed}; its last commit is {last_commit(desk.repository.store, state)}")
+
+    def _check_it_makes_a_table(self) -> None:
+        """Raises ValidationError where the updates of a client don't."""
+        try:
+            provisional_state(self.stream, self.kind, self.payload, now_ms())
+        except CorruptLogError as e:
+            raise ValidationError(f"the updates make no table: {e.__cause__ or e}") from e
 
     def follow(self, desk: CommitTargets) -> None:
         desk.repository.states.drop(self.stream)

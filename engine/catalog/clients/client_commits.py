@@ -20,8 +20,8 @@ from icecore.engine.joint_commit.joint_commit import Part
 from icecore.engine.joint_commit.joint_tables import NewTable, TableChange, nothing_happens
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import TablePart
-from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.updates.metadata_update import AssignUuid
+from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION, TableMetadata
+from icecore.engine.spec.updates.metadata_update import AssignUuid, SetLocation, UpgradeFormatVersion
 from icecore.engine.spec.updates.read_requirements import read_table_requirements
 from icecore.engine.spec.updates.requirement import AssertCreate, TableRequirement
 from icecore.engine.spec.updates.table_update import TableUpdate, read_table_updates
@@ -29,7 +29,7 @@ from icecore.engine.spec.updates.table_update import TableUpdate, read_table_upd
 
 @frozen
 class CommittedTable:
-    """A table after a commit: its metadata, and the file of it, which is None where none was written yet."""
+    """A table as it is after a commit: its metadata, and the file of it, which is None where none was written yet."""
 
     metadata: TableMetadata
     metadata_location: str | None
@@ -59,11 +59,14 @@ def asked_part(
     if AssertCreate() in requirements:
         if len(requirements) > 1:
             raise ValidationError("Invalid create requirements: a table that is to be created has nothing to assert")
-        given = next((u.uuid for u in updates if isinstance(u, AssignUuid)), None)
-        if given is None:
-            given = str(uuid.uuid4())
-            updates = [AssignUuid(given), *updates]
-        payload = creation_payload(name, updates)
+        given = next((u.uuid for u in updates if isinstance(u, AssignUuid)), str(uuid.uuid4()))
+        unless_told = (
+            AssignUuid(given),
+            UpgradeFormatVersion(DEFAULT_FORMAT_VERSION),
+            SetLocation(catalog.new_location(name, given, None)),
+        )
+        kinds = {type(u) for u in updates}
+        payload = creation_payload(name, [*(u for u in unless_told if type(u) not in kinds), *updates])
         return NewTable(name, ev.table_stream(given), ev.TABLE_CREATED, payload, ended=ended, is_asserted=True)
     repository = catalog._warehouse.repository
     stream = repository.foreign.stream_of(name, repository.models.table_stream)

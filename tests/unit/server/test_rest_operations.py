@@ -136,6 +136,15 @@ def test_a_staged_table_is_made_by_its_commit(rest: RestClient, catalog: icecore
     assert rest.post("/v1/namespaces/ns/tables/s", body).status == 200
     assert catalog.load_table("ns.s").metadata.table_uuid == staged["table-uuid"]
     assert rest.post("/v1/namespaces/ns/tables/s", body).status == 409
+    # What a client leaves out is as in other tables, but there must be a schema.
+    lesser = {**body, "updates": updates[2:-1]}
+    made = rest.post("/v1/namespaces/ns/tables/lesser", lesser)
+    assert made.status == 200 and catalog.load_table("ns.lesser").location().endswith("/ns/lesser")
+    assert rest.post("/v1/namespaces/ns/tables/none", {**body, "updates": updates[4:]}).error == (
+        400,
+        "ValidationException",
+        "the updates make no table: a table needs a schema",
+    )
 
 
 def test_a_table_whose_metadata_file_is_gone_says_so(rest: RestClient, catalog: icecore.Catalog) -> None:
