@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import ClassVar
+
+_SUGGESTED = 3
 
 
 class IcecoreError(Exception):
@@ -101,18 +104,33 @@ class UnsupportedFormatVersionError(ValidationError):
 
 
 class NotFoundError(IcecoreError, LookupError):
-    """Something that a call names does not exist; the message may go on with what became of it.
+    """Something that a call names does not exist; the message may go on with what became of it, or with names alike.
 
-    `told_of` are the namespaces that it tells of then: who may not read in one is given `plain`.
+    `more` tells of things in the namespaces `told_of`; `like` are names that may be meant, the best first.
     """
 
     http_status = 404
     rest_type = "NotFoundException"
 
-    def __init__(self, plain: str = "", more: str = "", told_of: tuple[tuple[str, ...], ...] = ()) -> None:
-        super().__init__(plain + more)
-        self.plain = plain
-        self.told_of = told_of
+    def __init__(
+        self,
+        plain: str = "",
+        more: str = "",
+        told_of: tuple[tuple[str, ...], ...] = (),
+        like: Sequence[tuple[str, ...]] = (),
+    ) -> None:
+        super().__init__(plain + more + _did_you_mean(like))
+        self.plain, self.more, self.told_of, self.like = plain, more, told_of, like
+
+    def told(self, may_read: Callable[[tuple[str, ...]], bool]) -> str:
+        """The message for somebody who may read in some namespaces: nothing in it depends on what is in others."""
+        more = self.more if all(map(may_read, self.told_of)) else ""
+        return self.plain + more + _did_you_mean(name for name in self.like if may_read(name[:-1]))
+
+
+def _did_you_mean(names: Iterable[tuple[str, ...]]) -> str:
+    shown = [repr(".".join(name)) for name in islice(names, _SUGGESTED)]
+    return f"; did you mean {' or '.join(shown)}?" if shown else ""
 
 
 class NoSuchNamespaceError(NotFoundError):
@@ -281,6 +299,17 @@ class QueryLimitError(IcecoreError):
 
 class MissingDependencyError(IcecoreError):
     """An optional package or program is needed; the message says what to install."""
+
+
+REFUSED = (
+    CommitConflictError,
+    ValidationError,
+    NotFoundError,
+    AlreadyExistsError,
+    NamespaceNotEmptyError,
+    MovedWarehouseError,
+)
+"""What says for sure that a commit was not made."""
 
 
 class UnreadableTableWarning(UserWarning):

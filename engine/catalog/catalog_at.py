@@ -143,9 +143,8 @@ class CatalogAt:
         stream = self._streams.get(identifier_tuple(identifier))
         return stream if stream is not None and ev.is_view_stream(stream) == view else None
 
-    def _like(self, name: Identifier) -> tuple[str, tuple[Identifier, ...]]:
-        near = (n for n in self._streams if n[:-1] == name[:-1] or n[-1] == name[-1])
-        return names_like(name, near)
+    def _like(self, name: Identifier) -> tuple[Identifier, ...]:
+        return names_like(name, self._streams)
 
     def load_view(self, identifier: IdentifierLike) -> View:
         """The view as it was, over tables and views as they were. Raises NoSuchViewError."""
@@ -153,7 +152,8 @@ class CatalogAt:
         stream = self._stream(name, view=True)
         state = None if stream is None else self._warehouse.views.state_at(stream, self.position)
         if state is None:
-            raise NoSuchViewError(f"View does not exist: {dotted(name)} at position {self.position}", *self._like(name))
+            text = f"View does not exist: {dotted(name)} at position {self.position}"
+            raise NoSuchViewError(text, like=self._like(name))
         return View(self._warehouse.views, self, state, None)
 
     def load_table(self, identifier: IdentifierLike) -> Table:
@@ -161,9 +161,8 @@ class CatalogAt:
         name = identifier_tuple(identifier)
         stream = self._stream(name, view=False)
         if stream is None:
-            raise NoSuchTableError(
-                f"Table does not exist: {dotted(name)} at position {self.position}", *self._like(name)
-            )
+            text = f"Table does not exist: {dotted(name)} at position {self.position}"
+            raise NoSuchTableError(text, like=self._like(name))
         return self.table_of(stream)
 
     def table_of(self, stream: str) -> Table:

@@ -18,7 +18,7 @@ from icecore.engine.commit.single_use import OnceInBlock
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple
 from icecore.engine.common.ids import now_ms
 from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
-from icecore.engine.errors import CommitConflictError, IcecoreError, NotFoundError
+from icecore.engine.errors import REFUSED, CommitConflictError, IcecoreError, NotFoundError
 from icecore.engine.events.event import Provenance
 from icecore.engine.joint_commit.joint_commit import Part, commit_jointly, dry_run_jointly
 from icecore.engine.joint_commit.joint_names import dropped, renamed
@@ -30,7 +30,6 @@ from icecore.engine.repository.repository import CommitResult, TablePart
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
 from icecore.engine.spec.view import DUCKDB
 from icecore.engine.table.commit_options import NewTable as NewTableOptions
-from icecore.engine.table.pending_commit import REFUSED
 from icecore.engine.table.table import Table
 from icecore.engine.table.transaction import Transaction
 from icecore.engine.view.view import View

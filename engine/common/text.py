@@ -14,7 +14,6 @@ MOST = 20
 MOST_OF_A_REPR = 500
 _MOST_OF_A_VALUE = 100
 _ITEMS = 3
-_SUGGESTED = 3
 
 
 def abbreviated(names: Iterable[object], most: int = MOST) -> str:
@@ -25,15 +24,18 @@ def abbreviated(names: Iterable[object], most: int = MOST) -> str:
     return f"{shown} and {more} more" if more else shown or "none"
 
 
-def names_like(name: Identifier, known: Iterable[Identifier]) -> tuple[str, tuple[Identifier, ...]]:
-    """The end of an error of a name that is none, `; did you mean 'a.b'?`, and the namespaces that it tells of."""
+def names_like(name: Identifier, known: Iterable[Identifier]) -> tuple[Identifier, ...]:
+    """The known names that may be meant by one that is none, the best first: the same one elsewhere, then those alike.
+
+    These are looked for in the namespace, and anywhere for a name without one.
+    """
     import difflib
 
-    texts = {".".join(other): other for other in known}
-    same = [text for text, other in texts.items() if other[-1].lower() == name[-1].lower()]
-    close = (same or difflib.get_close_matches(".".join(name), texts, _SUGGESTED))[:_SUGGESTED]
-    words = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-    return words, tuple(dict.fromkeys(texts[text][:-1] for text in close))
+    names = tuple(dict.fromkeys(known))
+    same = [other for other in names if other[-1].lower() == name[-1].lower()]
+    near = [other for other in names if len(name) == 1 or other[:-1] == name[:-1]]
+    close = difflib.get_close_matches(name[-1], dict.fromkeys(n[-1] for n in near), len(near) or 1)
+    return tuple(dict.fromkeys([*same, *(other for text in close for other in near if other[-1] == text)]))
 
 
 def is_unicode(text: str) -> bool:

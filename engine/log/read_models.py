@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 import orjson
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SEPARATOR = "."
+Names: TypeAlias = tuple[tuple[str, ...], ...]
 AFTER_SEPARATOR = "/"
 """The character that comes right after the separator."""
 MINIMAL_PROPERTIES = {"exists": "true"}
@@ -273,23 +274,20 @@ class ReadModels(ManifestModels):
             raise NoSuchViewError(f"View does not exist: {dotted(identifier)}", *more)
         return found[1]
 
-    def _became_of(self, name: tuple[str, ...], *kinds: str) -> tuple[str, tuple[tuple[str, ...], ...]]:
-        """The words for what became of a name, or which ones are like it, and the namespaces that they tell of."""
+    def _became_of(self, name: tuple[str, ...], *kinds: str) -> tuple[str, Names, Names]:
+        """The words for what became of a name, and the namespaces that they tell of; or which names are like it."""
         took = (event for kind in kinds if (event := self._store.event_that_took(kind, name)) is not None)
         last = max(took, key=lambda event: event.position, default=None)
         if last is None:
-            return self._like(name, *kinds) if "namespace" not in kinds else ("", ())
+            return "", (), self._like(name, *kinds) if "namespace" not in kinds else ()
         head = self._store.row(MODELS, "get_head", stream=last.stream)
-        return became_of(last, is_last=head is not None and head["position"] == last.position)
+        return *became_of(last, is_last=head is not None and head["position"] == last.position), ()
 
-    def _like(self, name: tuple[str, ...], *kinds: str) -> tuple[str, tuple[tuple[str, ...], ...]]:
-        """The same for a name that nothing ever had; few names are looked at, as clients may try many that are none."""
-        found: tuple[str, tuple[tuple[str, ...], ...]] = "", ()
-        for statement in ("names_like", "names_elsewhere"):
-            rows = self._store.rows(MODELS, statement, namespace=dotted(name[:-1]), name=name[-1])
-            known = [(*r["namespace"].split(SEPARATOR), r["name"]) for r in rows if r["kind"] in kinds]
-            found = found if found[0] else names_like(name, known)
-        return found
+    def _like(self, name: tuple[str, ...], *kinds: str) -> Names:
+        """The names like one that nothing ever had; few are looked at, as clients may try many that are none."""
+        asked = {"namespace": dotted(name[:-1]), "name": name[-1]}
+        rows = [r for which in ("names_elsewhere", "names_like") for r in self._store.rows(MODELS, which, **asked)]
+        return names_like(name, ((*r["namespace"].split(SEPARATOR), r["name"]) for r in rows if r["kind"] in kinds))
 
     def check_new_name(
         self, identifier: tuple[str, ...], *, kind: str = "table", before: tuple[str, ...] | None = None

@@ -104,7 +104,7 @@ def rows_of(mention: Mention, scope: NameScope, catalog: QueryCatalog, views: Du
         found = _metadata_rows(mention, scope, catalog)
         if found is not None:
             return found
-        raise NoSuchTableError(f"{e}{names_like(mention.parts, _names(catalog))[0]}") from e
+        raise NoSuchTableError(str(e), like=names_like(mention.parts, _names(catalog))) from e
     match source:
         case TableSource(table):
             return TableRows(_scan(table, mention))

@@ -17,13 +17,9 @@ from icecore.engine.data.arrow.to_arrow import to_arrow
 from icecore.engine.data.spark_schema import is_spark
 from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.errors import (
-    AlreadyExistsError,
-    CommitConflictError,
+    REFUSED,
     IcecoreError,
     MissingFileError,
-    MovedWarehouseError,
-    NamespaceNotEmptyError,
-    NotFoundError,
     ValidationError,
 )
 from icecore.engine.events.event import Provenance
@@ -63,12 +59,6 @@ from icecore.projections.plan.planning import Planning
 Prepared = Callable[[TableState], Command | None]
 # Updates that give out the ids of columns, partition fields and orders, which files written after them carry.
 RESHAPING = (AddSchema, SetCurrentSchema, AddPartitionSpec, SetDefaultSpec, AddSortOrder, SetDefaultSortOrder)
-
-# What says for sure that a commit was not made.
-REFUSED = (
-    *(CommitConflictError, ValidationError, NotFoundError),
-    *(AlreadyExistsError, NamespaceNotEmptyError, MovedWarehouseError),
-)
 
 
 class PendingCommit:

@@ -152,7 +152,7 @@ def _writing(table: TableHandle, location: str, data: bytes, dry_run: bool) -> I
     if dry_run:
         yield
         return
-    from icecore.engine.table.pending_commit import REFUSED
+    from icecore.engine.errors import REFUSED
 
     storage = table._repository.storage_of(table._state)
     storage.create(location, data)

@@ -68,7 +68,7 @@ LIMIT 100;
 
 -- name: names_elsewhere
 -- The same name in other namespaces, as far as they are found among the first names.
-SELECT namespace, name, kind FROM (SELECT * FROM catalog_name LIMIT 2000) WHERE name = $name COLLATE NOCASE LIMIT 3;
+SELECT namespace, name, kind FROM (SELECT * FROM catalog_name LIMIT 2000) WHERE name = $name COLLATE NOCASE LIMIT 100;
 
 -- name: name_of_stream
 SELECT namespace, name, kind FROM catalog_name WHERE stream = $stream;

@@ -28,9 +28,7 @@ def error_answer(
     nothing is told.
     """
     if isinstance(error, IcecoreError):
-        text = str(error)
-        if isinstance(error, NotFoundError) and not all(map(may_read, error.told_of)):
-            text = error.plain
+        text = error.told(may_read) if isinstance(error, NotFoundError) else str(error)
         return named_error(*refusal.answer_to(error, is_stored=is_stored), text)
     reference = uuid.uuid4().hex[:12]
     told = "".join(traceback.format_exception(error))

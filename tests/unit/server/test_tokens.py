@@ -137,6 +137,11 @@ def test_names_that_are_alike_are_told_to_who_may_read_there(
     )
     assert asked(rest, anyone, "GET", other).error[2] == f"Table does not exist: people.wanted{like}"
     assert asked(rest, here, "GET", other).error[2] == "Table does not exist: people.wanted"
+    # What is hidden has no part in it: neither told of, nor in the place of what may be told.
+    catalog.create_table("people.wantel", pa.schema([("id", pa.int64())]))
+    told = "Table does not exist: people.wanted; did you mean "
+    assert asked(rest, here, "GET", other).error[2] == f"{told}'people.wantel'?"
+    assert asked(rest, anyone, "GET", other).error[2] == f"{told}'sales.orders.wanted' or 'people.wantel'?"
     with pytest.raises(NoSuchTableError, match=re.escape(like)):
         catalog.at(catalog.position).load_table("sales.orders.Wanted")
     with pytest.raises(NoSuchViewError, match=r"wantd$"):
