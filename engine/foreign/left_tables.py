@@ -37,12 +37,12 @@ def left_tables(folder: Path) -> list[Path]:
 
 def left_text(folder: Path, left: list[Path]) -> str:
     """The words for what lies in a folder without a log, and for what to do with it."""
-    shown = abbreviated((str(path.relative_to(folder)) for path in left), _SHOWN)
+    shown = abbreviated((str(path.relative_to(folder)) if path != folder else "its own" for path in left), _SHOWN)
     name = ".".join(left[0].relative_to(folder).parts) or folder.name
     return (
         f"{folder} has no log, and holds tables or views: {shown}. If its icecore.db was lost, put it back, or "
         f"`icecore import` an exported log: nothing else has their history. In an empty warehouse `icecore register "
-        f"{name} {left[0]}`, and so on, takes each in as its newest metadata file has it"
+        f"{name} {left[0]}`, and so on, takes each in as its newest metadata file has it, `--view` views"
     )
 
 

@@ -19,7 +19,9 @@ class StaticTable(Table):
     """A table as a metadata file has it. It can be read; what would change it raises ReadOnlyError."""
 
     @classmethod
-    def from_metadata(cls, metadata_location: str, *, location_mapping: Mapping[str, str] | None = None) -> Self:
+    def from_metadata(
+        cls, metadata_location: str | os.PathLike[str], *, location_mapping: Mapping[str, str] | None = None
+    ) -> Self:
         """The table of a metadata file, written by any engine, or of a table's folder: see `Catalog.register_table`.
 
         Nothing is written beside it. Raises MissingFileError, CorruptFileError, UnsupportedFormatVersionError.
@@ -30,8 +32,9 @@ class StaticTable(Table):
         store = catalog._warehouse.store
         weakref.finalize(store, _remove, folder, os.getpid())
         catalog.create_namespace(NAMESPACE)
-        name = os.path.basename(os.fspath(metadata_location).rstrip("/"))
-        table = catalog.register_table((NAMESPACE, name), metadata_location, location_mapping=location_mapping)
+        location = os.fspath(metadata_location)
+        name = os.path.basename(location.rstrip("/"))
+        table = catalog.register_table((NAMESPACE, name), location, location_mapping=location_mapping)
         store.read_only = True
         store.why_read_only = (
             f"{table.metadata_location} was loaded as a static table, which is only read: "

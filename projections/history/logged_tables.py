@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from attrs import define, field, frozen
@@ -68,6 +68,9 @@ class LoggedTable:
         return names_of(self.identifier_at(position), self.table_uuid, self.identifier_now)
 
 
+Histories: TypeAlias = dict[Callable[..., Any], list[dict[str, Any]]]
+
+
 @define(eq=False)
 class LoggedTables:
     """The tables of a log up to a position, None for all of it. `load` gives the entries of a stream's table there.
@@ -80,8 +83,8 @@ class LoggedTables:
     load: Callable[[str], TableEntries]
     adopt: Callable[[], object] = field(default=lambda: None)
     up_to: int | None = None
-    kept: dict[str, Any] = field(factory=dict, init=False)
-    """What was found out of a stream, for whoever asks again."""
+    histories: dict[str, Histories] = field(factory=dict, init=False)
+    """The rows of each history of a stream that was asked for, by the function that tells them."""
     _tables: dict[str, LoggedTable] | None = field(default=None, init=False)
 
     @property

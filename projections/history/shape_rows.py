@@ -20,7 +20,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import SnapshotRef
 from icecore.engine.spec.types import Type
 from icecore.engine.spec.updates.table_update import RemoveSnapshotRef, SetSnapshotRef
-from icecore.projections.history.logged_tables import OF_EVENT, LoggedTable, LoggedTables, of_event
+from icecore.projections.history.logged_tables import OF_EVENT, Histories, LoggedTable, LoggedTables, of_event
 from icecore.projections.inspect.snapshot_rows import signed
 
 _LIGHT = frozenset({"add-snapshot", "set-snapshot-ref", "remove-snapshot-ref"})
@@ -66,13 +66,13 @@ def history_rows(log: LoggedTables, table: LoggedTable, schema: pa.Schema, told:
 
     Events are folded once for all that may be asked of them: that takes longer than to tell it.
     """
-    if table.stream not in log.kept:
-        found: dict[Told, list[dict[str, Any]]] = {each: [] for each in (columns, specs, properties, refs)}
+    if table.stream not in log.histories:
+        found: Histories = {each: [] for each in (columns, specs, properties, refs)}
         for event, before, after in _shapes(log.events(table)):
             for each, rows in found.items():
                 rows += [{**of_event(table, event), **row} for row in each(before, after)]
-        log.kept[table.stream] = found
-    return [pa.Table.from_pylist(log.kept[table.stream][told], schema=schema)]
+        log.histories[table.stream] = found
+    return [pa.Table.from_pylist(log.histories[table.stream][told], schema=schema)]
 
 
 def schema_history(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:

@@ -6,7 +6,8 @@ whose hints are due, so a crash delays them until the next open.
 
 from __future__ import annotations
 
-import contextlib
+import sqlite3
+import warnings
 
 from attrs import define, field
 
@@ -33,5 +34,7 @@ class LateHints:
 
     def _write(self, due: list[str]) -> None:
         for stream in dict.fromkeys(due):
-            with contextlib.suppress(IcecoreError):
+            try:
                 self.files.hint(stream)
+            except (IcecoreError, sqlite3.Error) as e:
+                warnings.warn(f"the version hint of {stream} is not written: {e}", stacklevel=1)
