@@ -147,16 +147,20 @@ class IncrementalChangelogScan:
         con.register(table_name, self.to_arrow())
         return con
 
-    def to_spark(self, session: SparkSession) -> DataFrame:
-        """The changes as a Spark DataFrame, in no order. Spark's tasks read and compare; the driver sees no row."""
+    def to_spark(self, session: SparkSession | None = None) -> DataFrame:
+        """The changes as a Spark DataFrame, in no order. Spark's tasks read and compare; the driver sees no row.
+
+        Without a session the active one does it; raises ValidationError where there is none.
+        """
         from icecore.engine.spark.read.commit_changes import CommitFiles, changes_to_spark
+        from icecore.engine.spark.session import given_or_active
 
         commits = []
         for ordinal, snapshot in enumerate(self.snapshots):
             found = plan_difference(*self.plans_around(snapshot))
             commits.append(CommitFiles(ordinal, _signed_id(snapshot), found.gone, found.come, found.changed))
         return changes_to_spark(
-            session,
+            given_or_active(session),
             commits,
             reader=self._reader,
             projection=self.projection,

@@ -64,12 +64,16 @@ class ExportedPlan:
     metadata: TableMetadata
     mapping: LocationMapping
 
-    def to_spark(self, session: SparkSession) -> DataFrame:
-        """The rows as a Spark DataFrame, read by Spark from exactly the planned files."""
+    def to_spark(self, session: SparkSession | None = None) -> DataFrame:
+        """The rows as a Spark DataFrame, read by Spark from exactly the planned files.
+
+        Without a session the active one reads; raises ValidationError where there is none.
+        """
         from icecore.engine.spark.read.scan_to_spark import read_tasks
+        from icecore.engine.spark.session import given_or_active
 
         frame = read_tasks(
-            session,
+            given_or_active(session),
             self.tasks,
             projection=self.projection,
             metadata=self.metadata,

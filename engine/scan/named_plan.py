@@ -73,8 +73,11 @@ class NamedPlan:
         """Writes the plan to a folder, as `scan.export` does."""
         self.scan.export(folder)
 
-    def to_spark(self, session: SparkSession) -> DataFrame:
-        """The rows as a Spark DataFrame, read by Spark from exactly the planned files."""
+    def to_spark(self, session: SparkSession | None = None) -> DataFrame:
+        """The rows as a Spark DataFrame, read by Spark from exactly the planned files.
+
+        Without a session the active one reads; raises ValidationError where there is none.
+        """
         return self.scan.to_spark(session)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from icecore.engine.common.optional_packages import needs
+from icecore.engine.errors import ValidationError
 from icecore.engine.spark.java import find_java_home
 from icecore.engine.spark.worker import worker_daemon
 
@@ -71,6 +72,18 @@ def session(app_name: str = "icecore", *, master: str = "local[2]", memory: str 
     out = builder.getOrCreate()
     prepare(out)
     return out
+
+
+def given_or_active(session: Any | None) -> Any:
+    """The session that is given, or else the active one. Raises ValidationError where there is none."""
+    if session is not None:
+        return session
+    with needs("PySpark", "'icecore[spark]'"):
+        from pyspark.sql import SparkSession
+    active = SparkSession.getActiveSession()
+    if active is None:
+        raise ValidationError("no Spark session is active: give one, or start a local one by icecore.spark.session()")
+    return active
 
 
 def prepare(session: Any) -> None:

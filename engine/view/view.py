@@ -177,11 +177,15 @@ class View:
         scope = NameScope(self.name()[:-1], None, "the query")
         return DuckQueries(self._lookup).run(sql, scope, parameters)
 
-    def to_spark(self, session: SparkSession) -> DataFrame:
-        """The rows as a Spark DataFrame: Spark runs the view's SQL for Spark, and reads the tables that it names."""
+    def to_spark(self, session: SparkSession | None = None) -> DataFrame:
+        """The rows as a Spark DataFrame: Spark runs the view's SQL for Spark, and reads the tables that it names.
+
+        Without a session the active one does it; raises ValidationError where there is none.
+        """
+        from icecore.engine.spark.session import given_or_active
         from icecore.engine.view.view_spark import SparkViews
 
-        return SparkViews(session, self._lookup).frame(self)
+        return SparkViews(given_or_active(session), self._lookup).frame(self)
 
     # Changing it; with `dry_run` nothing is stored, and the result says what the commit would be
 

