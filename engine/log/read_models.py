@@ -221,13 +221,13 @@ class ReadModels(ManifestModels):
         inner = self.inner_namespaces(namespace, limit=1)
         if names or inner:
             inside = names[0] if names else dotted((*namespace, inner[0]))
-            raise NamespaceNotEmptyError(f"Namespace {dotted(namespace)} is not empty: it holds {inside!r}")
+            raise NamespaceNotEmptyError(f"Namespace {dotted(namespace)} is not empty. It holds {inside!r}")
         name = dotted(namespace)
         below = name + SEPARATOR
         shared = self._store.row(MODELS, "iceberg_table_below", catalog=self.catalog_name, namespace=name, below=below)
         if shared is not None:
             found = f"{shared['table_namespace']}.{shared['table_name']}"
-            raise NamespaceNotEmptyError(f"Namespace {name} is not empty: another engine made {found!r} in it")
+            raise NamespaceNotEmptyError(f"Namespace {name} is not empty. Another engine made {found!r} in it")
 
     def names_in(self, namespace: tuple[str, ...], kind: str | None = None) -> list[tuple[str, str]]:
         """(name, stream) of the tables or views directly in a namespace."""

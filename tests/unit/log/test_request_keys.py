@@ -121,7 +121,7 @@ def test_a_final_refusal_is_said_again(catalog: icecore.Catalog) -> None:
     """Also once the same request would be carried out: its sender may have gone on meanwhile."""
     make_table(catalog)
     for _ in range(2):
-        with pytest.raises(NamespaceNotEmptyError, match="is not empty: it holds 't'"):
+        with pytest.raises(NamespaceNotEmptyError, match=r"Namespace ns is not empty\. It holds 't'"):
             ask(catalog, request(), lambda: catalog.drop_namespace("ns"))
         if catalog.table_exists("ns.t"):
             catalog.drop_table("ns.t")
