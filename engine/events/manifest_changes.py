@@ -35,6 +35,7 @@ _NUMBERS = (
     "deleted_rows_count",
     "first_row_id",
 )
+_KEYS = tuple((name, name.replace("_", "-")) for name in _NUMBERS)
 
 
 @frozen
@@ -145,10 +146,10 @@ def changes_of(payload: Mapping[str, Any], position: int) -> dict[int, ManifestC
 def manifest_to_dict(manifest: ManifestFile) -> dict[str, Any]:
     """The JSON object of a manifest list's row."""
     out: dict[str, Any] = {"manifest-path": manifest.manifest_path, "content": int(manifest.content)}
-    for name in _NUMBERS:
+    for name, key in _KEYS:
         value = getattr(manifest, name)
         if value is not None:
-            out[name.replace("_", "-")] = value
+            out[key] = value
     if manifest.partitions is not None:
         out["partitions"] = [_summary_to_dict(p) for p in manifest.partitions]
     if manifest.key_metadata is not None:
@@ -158,7 +159,7 @@ def manifest_to_dict(manifest: ManifestFile) -> dict[str, Any]:
 
 def manifest_from_dict(obj: Any) -> ManifestFile:
     """The manifest list's row of a JSON object. Raises ValidationError where it is none."""
-    numbers = {name: get(obj, name.replace("_", "-"), int, WHERE, None) for name in _NUMBERS}
+    numbers = {name: get(obj, key, int, WHERE, None) for name, key in _KEYS}
     partitions = get_list(obj, "partitions", WHERE, default=None)
     key_metadata = get(obj, "key-metadata", str, WHERE, None)
     return ManifestFile(

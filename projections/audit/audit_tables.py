@@ -42,7 +42,6 @@ A table that can't be read has no rows in those that need what can't be read of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import pyarrow as pa
 
@@ -50,6 +49,7 @@ from icecore.projections.audit import catalog_rows, file_rows, iceberg_rows, met
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.checks import disk_rows, manifest_contents
 from icecore.projections.audit.history import dropped_rows
+from icecore.projections.audit.together.file_history_rows import file_history_rows
 from icecore.projections.history import commit_rows, shape_rows
 from icecore.projections.history.event_rows import EVENTS
 from icecore.projections.history.logged_tables import LoggedTable, LoggedTables
@@ -86,11 +86,6 @@ def _of_log(schema: pa.Schema, rows: _History) -> Callable[[AuditedRows], pa.Tab
     return lambda of: of.of_log(schema, rows)
 
 
-def _file_history(of: AuditedRows) -> pa.Table:
-    metrics = of.asks_for(["readable_metrics"])
-    return of.of_log(commit_rows.FILE_HISTORY, partial(commit_rows.file_history, metrics=metrics))
-
-
 AUDIT_TABLES: dict[str, Callable[[AuditedRows], pa.Table]] = {
     "log": catalog_rows.log,
     "namespaces": catalog_rows.namespaces,
@@ -113,7 +108,7 @@ AUDIT_TABLES: dict[str, Callable[[AuditedRows], pa.Table]] = {
     "commit_reports": report_rows.commit_reports,
     **{name: rows for name, (_, rows) in ICEBERG_TABLES.items()},
     **{name: _of_log(schema, rows) for name, (schema, rows) in HISTORIES.items()},
-    "file_history": _file_history,
+    "file_history": file_history_rows,
 }
 
 AUDIT_SCHEMAS: dict[str, pa.Schema] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,30 +41,32 @@ class AuditedRows:
         return pa.Table.from_pylist(found, schema=schema)
 
     def joined(self, schema: pa.Schema, read: Callable[[Table], pa.Table]) -> pa.Table:
-        """The rows that `read` gives of each table, as they are in the schema after its columns of NAMED.
-
-        Columns that they lack are null.
-        """
-        told = list(schema)[len(NAMED) :]
-        found, named = [], []
-        for audited, rows in self.each(read):
-            there = set(rows.column_names)
-            own = pa.schema([f for f in told if f.name in there])
-            found.append(_as(rows.select(own.names), own))
-            named.append(audited.named)
-        if not found:
-            return schema.empty_table()
-        # Names are repeated, and nulls made, of all tables at once: each table apart has its price.
-        which = pa.array(np.repeat(np.arange(len(found)), [t.num_rows for t in found]))
-        names = [pa.array([n[f.name] for n in named], f.type).take(which) for f in NAMED]
-        together = pa.concat_tables(found)
-        known = dict(zip(together.column_names, together.columns, strict=True))
-        others = [known.get(f.name, pa.nulls(len(which), f.type)) for f in told]
-        return pa.table([*names, *others], schema=schema)
+        """The rows that `read` gives of each table: see `joined`."""
+        return joined(schema, self.each(read))
 
     def of_log(self, schema: pa.Schema, rows: Callable[[LoggedTables, LoggedTable], Sequence[pa.Table]]) -> pa.Table:
         """The rows of each table that the log knows and a query can need, dropped ones too: see `rows_of_log`."""
         return rows_of_log(self.log, self.tables, self.needed, schema, lambda table: rows(self.log, table))
+
+
+def joined(schema: pa.Schema, tables: Iterable[tuple[AuditedTable, pa.Table]]) -> pa.Table:
+    """The rows of tables, as they are in the schema after its columns of NAMED. Columns that they lack are null."""
+    told = list(schema)[len(NAMED) :]
+    found, named = [], []
+    for audited, rows in tables:
+        there = set(rows.column_names)
+        own = pa.schema([f for f in told if f.name in there])
+        found.append(_as(rows.select(own.names), own))
+        named.append(audited.named)
+    if not found:
+        return schema.empty_table()
+    # Names are repeated, and nulls made, of all tables at once: each table apart has its price.
+    which = pa.array(np.repeat(np.arange(len(found)), [t.num_rows for t in found]))
+    names = [pa.array([n[f.name] for n in named], f.type).take(which) for f in NAMED]
+    together = pa.concat_tables(found)
+    known = dict(zip(together.column_names, together.columns, strict=True))
+    others = [known.get(f.name, pa.nulls(len(which), f.type)) for f in told]
+    return pa.table([*names, *others], schema=schema)
 
 
 def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:

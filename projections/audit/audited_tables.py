@@ -74,13 +74,14 @@ class AuditedTable:
 class AuditedTables:
     """The tables of a catalog for one query. Errors of reading them are in `problems`, by stream.
 
-    Those whose streams are in `passed_over` are not read.
+    Those whose streams are in `passed_over` are not read. `sound` are those with a few files, which were all read.
     """
 
     listed: Callable[[], Sequence[AuditedTable]]
     deadline: Deadline = field(factory=Deadline)
     problems: dict[str, tuple[AuditedTable, IcecoreError]] = field(factory=dict)
     passed_over: frozenset[str] = frozenset()
+    sound: set[str] = field(factory=set)
     _all: Sequence[AuditedTable] | None = None
     _loaded: dict[str, Table] = field(factory=dict)
 
@@ -92,7 +93,7 @@ class AuditedTables:
 
     def readable(self) -> AuditedTables:
         """The same tables without those that could not be read so far: a store that does not answer takes seconds."""
-        found = AuditedTables(self.listed, self.deadline, self.problems, frozenset(self.problems))
+        found = AuditedTables(self.listed, self.deadline, self.problems, frozenset(self.problems), self.sound)
         found._all, found._loaded = self._all, self._loaded
         return found
 
@@ -103,15 +104,19 @@ class AuditedTables:
         """
         for audited in self.needed(needed):
             self.deadline.check()
-            try:
-                table = self._loaded.get(audited.stream)
-                if table is None:
-                    table = self._loaded[audited.stream] = audited.load()
-                found = read(table)
-            except IcecoreError as e:
-                self.problems.setdefault(audited.stream, (audited, e))
-                continue
-            yield audited, found
+            if (found := self.tried(audited, read)) is not None:
+                yield audited, found
+
+    def tried(self, audited: AuditedTable, read: Callable[[Table], Read]) -> Read | None:
+        """The result of reading one table; None where it can't be read, which is a problem."""
+        try:
+            table = self._loaded.get(audited.stream)
+            if table is None:
+                table = self._loaded[audited.stream] = audited.load()
+            return read(table)
+        except IcecoreError as e:
+            self.problems.setdefault(audited.stream, (audited, e))
+            return None
 
 
 def signed(value: int | None) -> int | None:

@@ -11,11 +11,12 @@ from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.audited_tables import signed
+from icecore.projections.audit.together.files_of_many import files_of_many
 from icecore.projections.history.logged_tables import NAMED
 from icecore.projections.inspect.entry_batches import ALL_CONTENTS, TableEntries
 from icecore.projections.inspect.live_files import LIVE_FILES
 from icecore.projections.inspect.manifest_rows import COUNT_COLUMNS, MANIFESTS_OF_TABLE
-from icecore.projections.inspect.uniform_rows import UNIFORM_FILES, UniformColumns
+from icecore.projections.inspect.uniform_rows import UNIFORM_FILES
 
 CONTENT_NAMES = pa.array([c.name.lower() for c in sorted(ManifestContent)])
 _TOLD = ("path", "length", *COUNT_COLUMNS, "partition_summaries")
@@ -63,15 +64,8 @@ _LONG_TO_MAKE = [name for name in UNIFORM_FILES.names if name not in LIVE_FILES.
 def files(of: AuditedRows) -> pa.Table:
     """The rows of `files`. Metrics only where the query can need them."""
     if of.asks_for(_LONG_TO_MAKE):
-        return of.joined(FILES, lambda table: uniform_files(table, ALL_CONTENTS))
+        return files_of_many(of, FILES, ALL_CONTENTS)
     return of.joined(FILES, lambda table: table.files())
-
-
-def uniform_files(table: Table, contents: frozenset[int], *, of_all: bool = False) -> pa.Table:
-    """The live files of some contents, of the current snapshot or all, in uniform columns."""
-    entries, columns = entries_of(table), UniformColumns.of(table.metadata)
-    listed = entries.all_listed() if of_all else entries.listed(None)
-    return entries.table("uniform files", UNIFORM_FILES, columns.file_rows, listed, contents)
 
 
 def entries_of(table: Table) -> TableEntries:
@@ -84,7 +78,9 @@ PROBLEMS = pa.schema([*NAMED, ("kind", pa.string()), ("message", pa.string())])
 
 def problems(of: AuditedRows) -> pa.Table:
     """The rows of `problems`: the errors of reading the manifests and files of each table, or what else is asked."""
-    for _ in of.each(lambda table: (table.manifests(), table.files())):
+    for _ in of.each(
+        lambda table: None if table.state.stream in of.tables.sound else (table.manifests(), table.files())
+    ):
         pass
     found = [(t, e) for t, e in of.tables.problems.values() if of.needed.has(t.keys)]
     rows = [{**t.named, "kind": type(e).__name__, "message": str(e)} for t, e in found]

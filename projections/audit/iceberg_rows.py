@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
-from icecore.projections.audit.file_rows import CONTENT_NAMES, FILES, entries_of, uniform_files
+from icecore.projections.audit.file_rows import CONTENT_NAMES, FILES, entries_of
+from icecore.projections.audit.together.files_of_many import files_of_many
 from icecore.projections.history.logged_tables import NAMED
 from icecore.projections.inspect.entry_batches import ALL_CONTENTS, DATA, DELETES, faults_told
 from icecore.projections.inspect.manifest_rows import ALL_MANIFESTS
@@ -81,7 +82,7 @@ def all_manifests(of: AuditedRows) -> pa.Table:
 
 def _files(contents: frozenset[int], *, of_all: bool = False) -> Callable[[AuditedRows], pa.Table]:
     """The maker of files of some contents, of the current snapshot or all."""
-    return lambda of: of.joined(FILES, lambda table: uniform_files(table, contents, of_all=of_all))
+    return lambda of: files_of_many(of, FILES, contents, of_all=of_all)
 
 
 data_files, delete_files = _files(DATA), _files(DELETES)

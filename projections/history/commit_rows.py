@@ -18,12 +18,14 @@ from icecore.engine.errors import CorruptLogError
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.events.manifest_changes import ManifestChanges, changes_of
+from icecore.engine.formats import arrays
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.projections.history.logged_tables import OF_EVENT, LoggedTable, LoggedTables, of_event
 from icecore.projections.inspect.entry_batches import ROWS_OF_A_BATCH, TableEntries, faults_told
 from icecore.projections.inspect.file_rows_of_entries import EntryColumns
 from icecore.projections.inspect.snapshot_rows import signed
+from icecore.projections.inspect.uniform_batch import uniform_file_rows
 from icecore.projections.inspect.uniform_rows import METRICS, UNIFORM_FILES, UniformColumns
 
 _OF_SNAPSHOT = (
@@ -116,7 +118,8 @@ def _changed(event: Event, change: ManifestChanges, content: pa.Table | None) ->
     if not parts:
         return None if content is None else content.slice(0, 0)
     entries = pa.concat_tables(parts)
-    return entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.EXISTING)))
+    changed = arrays.to_numbers(entries["status"]) != int(ManifestEntryStatus.EXISTING)
+    return entries if changed.all() else entries.filter(arrays.booleans(changed))
 
 
 def commits(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:
@@ -158,22 +161,52 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
 
 
+@frozen(eq=False)
+class ChangedFiles:
+    """The files that snapshots of a table added or removed: its columns, and the entries by their snapshots."""
+
+    columns: UniformColumns
+    found: Sequence[_Files]
+
+    @classmethod
+    def of(cls, log: LoggedTables, table: LoggedTable) -> ChangedFiles:
+        """The files of a table. Raises CorruptLogError, StorageError."""
+        loaded = log.load(table.stream)
+        metadata = loaded.state.metadata
+        columns = UniformColumns(metadata, EntryColumns.of_history(metadata))
+        outside: dict[int, Brought] = {}
+        found: list[_Files] = []
+        with faults_told(loaded.state):
+            for each in brought(log, table):
+                if each.entries is None:
+                    outside[each.snapshot.snapshot_id] = each
+                elif each.entries.num_rows:
+                    found.append((each.entries, each.values(table)))
+            for snapshot_id, entries in _from_manifests(loaded, outside):
+                found.append((entries, outside[snapshot_id].values(table)))
+        return cls(columns, found)
+
+    @property
+    def count(self) -> int:
+        """The number of files."""
+        return sum(entries.num_rows for entries, _ in self.found)
+
+
 def file_history(log: LoggedTables, table: LoggedTable, metrics: bool = True) -> list[pa.Table]:
     """The rows of `file_history`; without `metrics` these are null."""
-    loaded = log.load(table.stream)
-    metadata = loaded.state.metadata
-    columns = UniformColumns(metadata, EntryColumns.of_history(metadata))
-    outside: dict[int, Brought] = {}
-    found: list[_Files] = []
-    with faults_told(loaded.state):
-        for each in brought(log, table):
-            if each.entries is None:
-                outside[each.snapshot.snapshot_id] = each
-            elif each.entries.num_rows:
-                found.append((each.entries, each.values(table)))
-        for snapshot_id, entries in _from_manifests(loaded, outside):
-            found.append((entries, outside[snapshot_id].values(table)))
-        return [_of_files(columns, batch, metrics) for batch in _batches(found)]
+    changed = ChangedFiles.of(log, table)
+    with faults_told(log.load(table.stream).state):
+        return [_of_files(changed.columns, batch, metrics) for batch in _batches(changed.found)]
+
+
+def files_of_many(tables: Sequence[ChangedFiles]) -> list[pa.Table]:
+    """The rows of `file_history` of tables with a few files; those of one that are at fault raise something."""
+    found = [files for t in tables for files in t.found]
+    if not found:
+        return []
+    entries = pa.concat_tables([e for e, _ in found]).combine_chunks()
+    files = uniform_file_rows([t.columns for t in tables], [t.count for t in tables], entries)
+    return [_told_of(files, entries, found)]
 
 
 def _batches(found: Iterable[_Files]) -> Iterator[list[_Files]]:
@@ -205,12 +238,17 @@ def _of_files(columns: UniformColumns, found: Sequence[_Files], metrics: bool) -
     """The rows of the files of snapshots."""
     entries = pa.concat_tables([e for e, _ in found]).combine_chunks()
     files = columns.file_rows(entries) if metrics else columns.plain_rows(entries)
+    return _told_of(files, entries, found)
+
+
+def _told_of(files: pa.Table, entries: pa.Table, found: Sequence[_Files]) -> pa.Table:
+    """The rows of files with the snapshots that changed them."""
     place = pa.array(np.repeat(np.arange(len(found)), [len(e) for e, _ in found]))
     made = {
         name: pa.array([values[name] for _, values in found], FILE_HISTORY.field(name).type).take(place)
         for name in found[0][1]
     }
     made["change"] = pa.array(["", "added", "removed"]).take(entries["status"])
-    if not metrics:
+    if "readable_metrics" not in files.column_names:
         made["readable_metrics"] = pa.nulls(len(entries), METRICS)
     return pa.table([made[n] if n in made else files[n] for n in FILE_HISTORY.names], schema=FILE_HISTORY)

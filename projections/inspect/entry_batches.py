@@ -6,7 +6,7 @@ What can't be read raises StorageError or CorruptFileError.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -87,9 +87,7 @@ class TableEntries:
                 # `empty_table` makes no column of UUIDs inside of a struct.
                 return pa.concat_tables([pa.Table.from_batches([], schema), *map(rows, found)], promote_options="none")
 
-        # One manifest may be listed under several first row ids (RL7).
-        manifests = tuple((m.manifest.manifest_path, m.manifest.first_row_id) for m in listed)
-        return self.planner.kept_files(self.state, (kind, contents, manifests), read)
+        return self.planner.kept_files(self.state, rows_key(kind, listed, contents), read)
 
     def every(self, listed: Sequence[ListedManifest]) -> Iterator[pa.Table]:
         """All entries of manifests, deleted ones too, in their order: canonical, some ten thousand in one piece."""
@@ -99,9 +97,20 @@ class TableEntries:
         self, listed: Sequence[ListedManifest], contents: frozenset[int], left_out: frozenset[str] = frozenset()
     ) -> Iterator[pa.Table]:
         """The entries of some contents that are not deleted; columns of `left_out` may be null."""
-        kinds = [kind for kind, of_kind in _KINDS.items() if contents & of_kind]
-        wanted = [m for m in listed if m.manifest.has_live_files and m.manifest.content in kinds]
+        wanted = with_live(listed, contents)
         return entry_batches(self.planner.repository, self.state, wanted, contents=contents, left_out=left_out)
+
+
+def with_live(listed: Sequence[ListedManifest], contents: frozenset[int]) -> list[ListedManifest]:
+    """The manifests that can have live files of some contents."""
+    kinds = [kind for kind, of_kind in _KINDS.items() if contents & of_kind]
+    return [m for m in listed if m.manifest.has_live_files and m.manifest.content in kinds]
+
+
+def rows_key(kind: str, listed: Sequence[ListedManifest], contents: frozenset[int] | None) -> tuple[Hashable, ...]:
+    """The key by which rows of some kind of the entries of manifests are kept."""
+    # One manifest may be listed under several first row ids (RL7).
+    return kind, contents, tuple((m.manifest.manifest_path, m.manifest.first_row_id) for m in listed)
 
 
 def entry_batches(

@@ -27,16 +27,16 @@ from icecore.projections.inspect.file_rows_of_entries import EntryColumns
 from icecore.projections.inspect.live_files import LIVE_FILES
 
 TEXTS = pa.map_(pa.string(), pa.string())
-_COUNTED = ("column_size", "value_count", "null_value_count", "nan_value_count")
+COUNT_NAMES = ("column_size", "value_count", "null_value_count", "nan_value_count")
 METRICS = pa.map_(
     pa.string(),
-    pa.struct([*((n, pa.int64()) for n in _COUNTED), ("lower_bound", pa.string()), ("upper_bound", pa.string())]),
+    pa.struct([*((n, pa.int64()) for n in COUNT_NAMES), ("lower_bound", pa.string()), ("upper_bound", pa.string())]),
 )
 UNIFORM_FILES = pa.schema(
     [
         *LIVE_FILES,
         ("partition_values", TEXTS),
-        *((f"{name}s", COUNTS) for name in _COUNTED),
+        *((f"{name}s", COUNTS) for name in COUNT_NAMES),
         ("lower_bounds", BINARIES),
         ("upper_bounds", BINARIES),
         ("key_metadata", pa.binary()),
@@ -89,8 +89,8 @@ class UniformColumns:
         rows = self.columns.file_rows(entries)
         paths, values = self.partition_texts(entries)
         made = {
-            "content": _CONTENTS.take(rows["content"]),
-            "file_format": pc.utf8_lower(rows["file_format"].cast(pa.string())),
+            "content": content_names(rows["content"]),
+            "file_format": format_names(rows["file_format"]),
             "partition": paths,
             "partition_values": values,
             "readable_metrics": self._metrics(rows["readable_metrics"].combine_chunks()),
@@ -103,8 +103,8 @@ class UniformColumns:
         """The rows of PLAIN_FILES for canonical entries in one piece."""
         paths, values = self.partition_texts(entries)
         made = {
-            "content": _CONTENTS.take(entries["content"]),
-            "file_format": pc.utf8_lower(entries["file_format"].cast(pa.string())),
+            "content": content_names(entries["content"]),
+            "file_format": format_names(entries["file_format"]),
             "partition": paths,
             "partition_values": values,
         }
@@ -135,7 +135,7 @@ class UniformColumns:
             spec = self.metadata.specs[spec_id]
             partition = [values[f.field_id][row] for f in spec.fields]
             paths.append(spec.partition_to_path(partition, schema))
-            texts.append([(f.name, _in_words(f, v, schema)) for f, v in zip(spec.fields, partition, strict=True)])
+            texts.append([(f.name, in_words(f, v, schema)) for f, v in zip(spec.fields, partition, strict=True)])
         index = pa.array(place)
         return pa.array(paths, pa.string()).take(index), pa.array(texts, TEXTS).take(index)
 
@@ -146,12 +146,22 @@ class UniformColumns:
         if not fields or not rows:
             return pa.array([[]] * rows, METRICS)
         parts = [f.flatten() for f in fields]
-        children = [interleave([p[i] for p in parts], rows) for i in range(len(_COUNTED))]
+        children = [interleave([p[i] for p in parts], rows) for i in range(len(COUNT_NAMES))]
         children += [interleave([as_text(p[i]) for p in parts], rows) for i in (-2, -1)]
         items = pa.StructArray.from_arrays(children, fields=list(METRICS.item_type))
         offsets = pa.array(np.arange(0, rows * len(names) + 1, len(names), dtype=np.int32))
         keys = pa.array(names, pa.string()).take(pa.array(np.tile(np.arange(len(names)), rows)))
         return pa.MapArray.from_arrays(offsets, keys, items).cast(METRICS)
+
+
+def content_names(contents: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The words for contents: `data` and so on."""
+    return _CONTENTS.take(contents)
+
+
+def format_names(formats: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """File formats in small letters."""
+    return pc.utf8_lower(pc.utf8_upper(formats.cast(pa.string())))
 
 
 def as_text(column: pa.Array) -> pa.Array:
@@ -164,5 +174,6 @@ def as_text(column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
-def _in_words(f: PartitionField, value: Any, schema: Schema) -> str | None:
+def in_words(f: PartitionField, value: Any, schema: Schema) -> str | None:
+    """The value of a partition field as people write it."""
     return None if value is None else human_string(f.transform, f.result_type(schema), value)

@@ -9,26 +9,30 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from attrs import frozen
 
 from icecore.engine.commit.manifest_summary import field_summaries
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.formats import arrays
+from icecore.engine.formats.binary_columns import Ints, Mask
 from icecore.engine.formats.entry_arrow import METRICS
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import FieldSummary, ManifestEntryStatus
-from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import UnknownTransform
 from icecore.engine.spec.types import PrimitiveType, UUIDType
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
-from icecore.projections.audit.audited_tables import signed
+from icecore.projections.audit.audited_tables import AuditedTable, signed
 from icecore.projections.audit.file_rows import entries_of
 from icecore.projections.entries.wide_entries import inherit, inherit_all
 from icecore.projections.history.logged_tables import NAMED
 from icecore.projections.inspect.entry_batches import faults_told
+from icecore.projections.segments.entry_expansion import expected_rows
+from icecore.projections.segments.entry_faults import FAULTS
 
 _STATUSES = {
     "added": ManifestEntryStatus.ADDED,
@@ -54,39 +58,119 @@ MANIFEST_CONTENTS = pa.schema(
 )
 _AT_ONCE = 64
 """The manifests whose entries are completed together, few enough for memory."""
+FEW_ENTRIES = 2_000
+"""A table with more is read by itself, so many manifests at a time."""
 _LEFT_OUT = frozenset({*METRICS, "split_offsets", "equality_ids", "sort_order_id"})
 
 
+@frozen(eq=False)
+class _Contents:
+    """The manifests of all snapshots of a table, and their entries as they are read."""
+
+    state: TableState
+    listed: Sequence[ListedManifest]
+    read: Iterator[pa.Table]
+
+    @property
+    def pairs(self) -> Iterator[tuple[TableState, ListedManifest, pa.Table]]:
+        """Each manifest with its entries."""
+        return ((self.state, each, entries) for each, entries in zip(self.listed, self.read, strict=True))
+
+
+_Pairs = Sequence[tuple[TableState, ListedManifest, pa.Table]]
+
+
 def manifest_contents(of: AuditedRows) -> pa.Table:
-    """The rows of `manifest_contents`."""
-    return of.of(MANIFEST_CONTENTS, lambda table: _rows(of.log.repository, table))
+    """The rows of `manifest_contents`, of tables with few entries made together."""
+    found: list[dict[str, Any]] = []
+    waiting: list[tuple[AuditedTable, _Pairs]] = []
+    for audited, few in of.each(lambda table: _few(of.log.repository, table)):
+        waiting.append((audited, few))
+        if sum(len(pairs) for _, pairs in waiting) >= _AT_ONCE:
+            found += _made(of, waiting)
+            waiting = []
+    return pa.Table.from_pylist([*found, *_made(of, waiting)], schema=MANIFEST_CONTENTS)
 
 
-def _rows(repository: Repository, table: Table) -> Iterator[dict[str, Any]]:
-    state = table.state
-    listed = entries_of(table).all_listed()
+def _few(repository: Repository, table: Table) -> _Pairs:
+    """The manifests of a table with their entries; none where there are many."""
+    found = _contents(repository, table)
+    if len(found.listed) > _AT_ONCE or sum(map(expected_rows, found.listed)) > FEW_ENTRIES:
+        return ()
+    with faults_told(table.state):
+        return list(found.pairs)
+
+
+def _contents(repository: Repository, table: Table) -> _Contents:
+    state, listed = table.state, entries_of(table).all_listed()
     read = repository.entries.canonical_all(state.stream, listed, repository.storage_of(state), _LEFT_OUT)
-    with faults_told(state):
-        pairs = zip(listed, read, strict=True)
-        while some := list(islice(pairs, _AT_ONCE)):
-            yield from (_row(state, each, entries) for each, entries in _completed(some))
+    return _Contents(state, listed, read)
 
 
-def _completed(some: Sequence[tuple[ListedManifest, pa.Table]]) -> Iterator[tuple[ListedManifest, pa.Table]]:
-    """Manifests with their entries and what these inherit, all at once where none is at fault."""
-    counts = [len(entries) for _, entries in some]
+def _made(of: AuditedRows, waiting: Sequence[tuple[AuditedTable, _Pairs]]) -> Iterator[dict[str, Any]]:
+    """The rows of tables, with their names; where they can't be made together, as one is at fault, one by one."""
     try:
-        whole = inherit_all(pa.concat_tables([t for _, t in some]), [each.manifest for each, _ in some], counts)
+        together = iter(_rows([pair for _, pairs in waiting for pair in pairs]))
+        made = [list(islice(together, len(pairs))) for _, pairs in waiting]
+    except (IcecoreError, *FAULTS):
+        made = [[] for _ in waiting]
+    for (audited, _), rows in zip(waiting, made, strict=True):
+        for row in rows or of.tables.tried(audited, lambda table: _alone(of.log.repository, table)) or ():
+            yield {**audited.named, **row}
+
+
+def _alone(repository: Repository, table: Table) -> list[dict[str, Any]]:
+    found = list[dict[str, Any]]()
+    with faults_told(table.state):
+        pairs = _contents(repository, table).pairs
+        while some := list(islice(pairs, _AT_ONCE)):
+            found += _rows(some)
+    return found
+
+
+def _rows(some: _Pairs) -> Sequence[dict[str, Any]]:
+    """The rows of manifests, their entries completed all at once where none is at fault."""
+    if not some:
+        return ()
+    counts = [len(entries) for _, _, entries in some]
+    ends = list(accumulate(counts))
+    try:
+        whole = inherit_all(pa.concat_tables([t for _, _, t in some]), [each.manifest for _, each, _ in some], counts)
     except IcecoreError:
-        yield from ((each, inherit(entries, each.manifest)) for each, entries in some)
-        return
-    ends = accumulate(counts)
-    yield from ((each, whole.slice(end - n, n)) for (each, _), n, end in zip(some, counts, ends, strict=True))
+        # Raises the error of the first that is.
+        whole = pa.concat_tables([inherit(entries, each.manifest) for _, each, entries in some])
+    of = _Entries.of(whole)
+    return [_row(state, each, of, end - n, end) for (state, each, _), n, end in zip(some, counts, ends, strict=True)]
 
 
-def _row(state: TableState, listed: ListedManifest, entries: pa.Table) -> dict[str, Any]:
-    m = listed.manifest
-    live = entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
+@frozen(eq=False)
+class _Entries:
+    """The columns of entries that are counted; numbers that are null are marked."""
+
+    entries: pa.Table
+    status: Ints
+    records: Ints
+    data: tuple[Ints, Mask]
+    file: tuple[Ints, Mask]
+
+    @classmethod
+    def of(cls, entries: pa.Table) -> _Entries:
+        status, records = (arrays.to_numbers(entries[name]) for name in ("status", "record_count"))
+        numbers = (_numbers(entries[name]) for name in ("sequence_number", "file_sequence_number"))
+        return cls(entries, status, records, *numbers)
+
+
+def _numbers(column: pa.ChunkedArray) -> tuple[Ints, Mask]:
+    return arrays.to_numbers(column), arrays.to_mask(pc.is_valid(column))
+
+
+def _row(state: TableState, listed: ListedManifest, of: _Entries, start: int, end: int) -> dict[str, Any]:
+    m, at = listed.manifest, slice(start, end)
+    status, records = of.status[at], of.records[at]
+    live = status != int(ManifestEntryStatus.DELETED)
+    (data, has_data), (file, has_file) = ((n[at][live], there[at][live]) for n, there in (of.data, of.file))
+    least = data[has_data]
+    newer = (has_data & (data > m.sequence_number)) | (has_file & (file > m.sequence_number))
     return {
         "manifest_path": m.manifest_path,
         "content": m.content.name.lower(),
@@ -94,23 +178,16 @@ def _row(state: TableState, listed: ListedManifest, entries: pa.Table) -> dict[s
         "added_snapshot_id": signed(m.added_snapshot_id),
         "sequence_number": m.sequence_number,
         "min_sequence_number": m.min_sequence_number,
-        "min_sequence_number_found": pc.min(live["sequence_number"]).as_py(),
-        "misnumbered_files": _misnumbered(live, m.sequence_number),
+        "min_sequence_number_found": int(least.min()) if len(least) else None,
+        # Newer than their manifest, or their data newer than they are.
+        "misnumbered_files": int((newer | (has_data & has_file & (data > file))).sum()),
         **{f"{name}_count": getattr(m, f"{name}_count") for name in COUNTED},
-        **_found(entries),
-        "summaries_hold": _summaries_hold(m.partitions, live, state.metadata.specs.get(m.partition_spec_id), state),
+        **_found(status, records),
+        "summaries_hold": _summaries_hold(m.partitions, of.entries, start, live, m.partition_spec_id, state),
     }
 
 
-def _misnumbered(live: pa.Table, sequence_number: int) -> int:
-    """The number of files that are newer than their manifest, or whose data is newer than they are."""
-    data, file = live["sequence_number"], live["file_sequence_number"]
-    wrong = pc.or_kleene(pc.greater(data, sequence_number), pc.greater(file, sequence_number))
-    return pc.sum(pc.or_kleene(wrong, pc.greater(data, file))).as_py() or 0
-
-
-def _found(entries: pa.Table) -> dict[str, int]:
-    status, records = (entries[name].to_numpy() for name in ("status", "record_count"))
+def _found(status: Ints, records: Ints) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, wanted in _STATUSES.items():
         rows = records[status == int(wanted)]
@@ -119,15 +196,26 @@ def _found(entries: pa.Table) -> dict[str, int]:
 
 
 def _summaries_hold(
-    listed: tuple[FieldSummary, ...] | None, live: pa.Table, spec: PartitionSpec | None, state: TableState
+    listed: tuple[FieldSummary, ...] | None,
+    entries: pa.Table,
+    start: int,
+    live: Mask,
+    spec_id: int,
+    state: TableState,
 ) -> bool | None:
     """Whether a list's summaries hold all partitions of the live entries; None where that can't be told."""
+    spec = state.metadata.specs.get(spec_id)
     if listed is None or spec is None or any(isinstance(f.transform, UnknownTransform) for f in spec.fields):
         return None
-    if not live.num_rows:
+    if not live.any():
         return True
+    if not spec.fields:
+        return not listed
+    partitions = entries["partition"].slice(start, len(live))
+    if not live.all():
+        partitions = partitions.filter(arrays.booleans(live))
     schema: Schema = state.metadata.all_fields
-    found = field_summaries(live["partition"], spec, schema)
+    found = field_summaries(partitions, spec, schema)
     kinds = [f.result_type(schema) for f in spec.fields]
     return len(listed) == len(found) and all(map(_holds, kinds, listed, found))
 
