@@ -12,6 +12,7 @@ from attrs import define, evolve
 
 from icecore.engine.errors import IcecoreError
 from icecore.engine.properties.data_locations import DataLocations
+from icecore.engine.properties.table_properties import DISTRIBUTION_MODE
 from icecore.engine.spark.change.target_rows import KEPT_ROW_ID
 from icecore.engine.spark.change.written_rows import WrittenRows
 from icecore.engine.spark.pyspark_api import DataFrame
@@ -38,6 +39,9 @@ def conformed(frames: Sequence[DataFrame], metadata: TableMetadata) -> DataFrame
 def write_rows(rows: DataFrame, metadata: TableMetadata, storage: Storage) -> WrittenRows:
     """Writes conformed rows as data files. Raises ValidationError, StorageError."""
     keeps_ids = ROW_ID.name in rows.columns
+    if not metadata.spec().fields and DISTRIBUTION_MODE.of(metadata.properties) != "none":
+        # They lie scattered over as many partitions of Spark as the rows that were searched.
+        rows = rows.hint("rebalance")
     files = write_frame_files(
         rows,
         schema=with_columns(metadata.schema(), ROW_ID) if keeps_ids else metadata.schema(),

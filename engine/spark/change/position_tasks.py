@@ -7,7 +7,7 @@ it wrote.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -20,7 +20,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.spark.change.file_rewrite import FileRewrite, TouchedFile
 from icecore.engine.spark.change.target_rows import NUMBER, POSITION, TargetRows
 from icecore.engine.spark.change.written_rows import WrittenRows
-from icecore.engine.spark.pyspark_api import DataFrame
+from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.spark_write import translated_spark_errors
 from icecore.engine.spark.task_frames import chunk_count
@@ -28,31 +28,41 @@ from icecore.engine.spark.task_frames import chunk_count
 IS_UPDATE = "__icecore_is_update"
 """The column that says whether another row takes the place of a deleted one."""
 _TASK = "__icecore_task"
+_FILES_OF_TASK, _BYTES_OF_TASK = 16, 8 * 2**20
 _RESULT = "written binary"
 _RESULT_ARROW = pa.schema([pa.field("written", pa.binary())])
 
 
 def write_positions(
-    positions: DataFrame, target: TargetRows, rewrite: FileRewrite, *, may_repeat: bool = False
+    positions: DataFrame,
+    target: TargetRows,
+    rewrite: FileRewrite,
+    *,
+    touched: Sequence[int] | None = None,
+    may_repeat: bool = False,
 ) -> WrittenRows:
     """Deletes rows by their places: columns NUMBER, POSITION and IS_UPDATE, once for each row unless `may_repeat`.
 
-    Raises ValidationError where a row comes twice, StorageError; what tasks wrote before an error stays behind.
+    `touched` are the numbers of the files that have any, if that is known. Raises ValidationError where a row comes
+    twice, StorageError; what tasks wrote before an error stays behind.
     """
-    if not target.tasks:
+    numbers = range(len(target.tasks)) if touched is None else sorted(touched)
+    if not numbers:
         return WrittenRows()
-    total, tasks = len(target.tasks), chunk_count(target.session, len(target.tasks), per_chunk=1)
+    touched_tasks = [target.tasks[n] for n in numbers]
+    tasks = _task_count(target.session, touched_tasks, rewrite)
     # The file itself comes before the positions in it.
     files = pa.table(
         {
-            NUMBER: pa.array(range(total), pa.int32()),
-            POSITION: pa.array([-1] * total, pa.int64()),
-            IS_UPDATE: pa.array([False] * total),
-            _TASK: pa.array([pickle.dumps(t.slim()) for t in target.tasks], pa.binary()),
+            NUMBER: pa.array(numbers, pa.int32()),
+            POSITION: pa.array([-1] * len(numbers), pa.int64()),
+            IS_UPDATE: pa.array([False] * len(numbers)),
+            _TASK: pa.array([pickle.dumps(t.slim()) for t in touched_tasks], pa.binary()),
         }
     )
     found = positions.select(NUMBER, POSITION, IS_UPDATE, F.lit(None).cast("binary").alias(_TASK))
-    chunk = F.expr(f"CAST(CAST({NUMBER} AS BIGINT) * {tasks} DIV {total} AS INT)")
+    first, span = numbers[0], numbers[-1] - numbers[0] + 1
+    chunk = F.expr(f"CAST(CAST({NUMBER} - {first} AS BIGINT) * {tasks} DIV {span} AS INT)")
     frame = found.union(target.session.createDataFrame(files)).repartitionById(tasks, chunk)
     frame = frame.sortWithinPartitions(NUMBER, POSITION)
     with translated_spark_errors():
@@ -61,6 +71,13 @@ def write_positions(
     for answer in answers:
         out += pickle.loads(answer.written)
     return out
+
+
+def _task_count(session: SparkSession, files: Sequence[FileScanTask], rewrite: FileRewrite) -> int:
+    """The number of tasks that have enough to do each: to start one costs more than to read or write a small file."""
+    size = sum(t.file.file_size_in_bytes for t in files)
+    enough = _FILES_OF_TASK if rewrite.by_position else max(1, len(files) * _BYTES_OF_TASK // max(1, size))
+    return chunk_count(session, len(files), per_chunk=enough)
 
 
 def _task(rewrite: FileRewrite, may_repeat: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

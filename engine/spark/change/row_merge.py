@@ -1,13 +1,15 @@
 """Merges of a source DataFrame into a table, with the rules of SQL's MERGE.
 
-The source is computed once and kept by Spark's executors, because it is read more than once: for the files that it
-touches, and for the rows. The pairs of rows that change something are kept in the same way, as positions and new rows
-are written by jobs of their own; where rows of the source without a match matter too, all that match are, and the
-others are told by them: an outer join would shuffle the table, though the source is small.
+The source is computed once and kept by Spark's executors, because it is read more than once: for its keys, for the
+files that it touches where these are found first, and for the rows. The pairs of rows that change something are kept in
+the same way, as positions and new rows are written by jobs of their own; where rows of the source without a match
+matter too, all that match are, and the others are told by them: an outer join would shuffle the table, though the
+source is small.
 """
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -44,6 +46,7 @@ from icecore.engine.storage.file_io import Storage
 Tasks = Callable[[Expression], Sequence[FileScanTask]]
 _SOURCE_ROW, _CLAUSE, _COUNT = "__icecore_source_row", "__icecore_clause", "__icecore_count"
 _MATCHED = "__icecore_matched"
+_SMALL_BYTES, _FEW_FILES = 256 * 2**20, 64
 
 
 @define(frozen=True, slots=False)
@@ -78,21 +81,24 @@ class RowMerge:
             target = self._target(tasks(wanted), wanted, source)
             rows = target.rows(bind(wanted, self.metadata.schema()))
             if self._is_split:
-                with (
-                    computed_once(target.numbered(self._pairs(rows, source))) as pairs,
-                    computed_once(self._without_match(source, pairs)) as others,
-                ):
-                    return self._written(_clauses_of(pairs, others), target), wanted
+                with computed_once(target.numbered(self._pairs(rows, source))) as pairs:
+                    others = self._without_match(source, pairs)
+                    # One clause reads them once.
+                    is_read_once = len(self._for(When.NOT_MATCHED)) == 1
+                    with contextlib.nullcontext(others) if is_read_once else computed_once(others) as others:
+                        return self._written(pairs, others, target), wanted
             changes = self._changes(rows, source)
             with computed_once(target.numbered(changes) if self._has_target else changes) as found:
-                return self._written(found, target), wanted
+                return self._written(found, found, target), wanted
 
-    def _written(self, changes: DataFrame, target: TargetRows) -> WrittenRows:
+    def _written(self, changes: DataFrame, others: DataFrame, target: TargetRows) -> WrittenRows:
+        """Writes changes of the table's rows, and of `others` the rows without a match."""
         with discarding_on_error(self.storage) as written:
             if self._has_target:
                 rewrite = FileRewrite.of(self.metadata, self.storage, str(uuid.uuid4()), by_position=self.by_position)
-                written.add(write_positions(self._positions(changes), target, rewrite, may_repeat=self._may_repeat))
-            frames = self._new_rows(changes)
+                positions, touched = self._positions(changes), _touched(changes, target)
+                written.add(write_positions(positions, target, rewrite, touched=touched, may_repeat=self._may_repeat))
+            frames = self._new_rows(changes, others)
             if frames:
                 written.add(write_rows(conformed(frames, self.metadata), self.metadata, self.storage))
                 written.add(WrittenRows(rows_inserted=-written.rows.rows_updated))
@@ -104,11 +110,11 @@ class RowMerge:
         none = TargetRows(self.source.sparkSession, self.metadata, self.storage, ())
         rows, source = none.rows(), self._numbered_source
         if self._is_split:
-            pairs = self._pairs(rows, source)
-            changes = _clauses_of(pairs, self._without_match(source, pairs))
+            changes = self._pairs(rows, source)
+            others = self._without_match(source, changes)
         else:
-            changes = self._changes(rows, source)
-        frames = self._new_rows(changes)
+            changes = others = self._changes(rows, source)
+        frames = self._new_rows(changes, others)
         if frames:
             conformed(frames, self.metadata)
 
@@ -147,9 +153,13 @@ class RowMerge:
         return and_(self.target_filter, keys)
 
     def _target(self, tasks: Sequence[FileScanTask], wanted: Expression, source: DataFrame) -> TargetRows:
-        """The files of the merge: where only rows that match can change, those that have any."""
+        """The files of the merge: in large tables of which files are written again, those with a row that matches.
+
+        Else to look for these first costs about as much as it saves, or more.
+        """
         target = TargetRows(self.source.sparkSession, self.metadata, self.storage, tuple(tasks))
-        if len(tasks) < 2 or self._for(When.NOT_MATCHED_BY_SOURCE) or not self._for(When.MATCHED):
+        is_small = sum(t.file.file_size_in_bytes for t in tasks) <= _SMALL_BYTES
+        if self.by_position or is_small or self._for(When.NOT_MATCHED_BY_SOURCE) or not self._for(When.MATCHED):
             return target
         rows = target.rows(bind(wanted, self.metadata.schema())).alias(self.target_name)
         found = rows.join(source.alias(self.source_name), self._condition, "left_semi").select(PATH).distinct()
@@ -229,19 +239,21 @@ class RowMerge:
     def _positions(self, changes: DataFrame) -> DataFrame:
         updates = [i for i, c in enumerate(self.clauses) if c.then is Then.UPDATE]
         is_update = F.col(_CLAUSE).isin(updates) if updates else F.lit(False)
-        return changes.where(F.col(POSITION).isNotNull()).select(NUMBER, POSITION, is_update.alias(IS_UPDATE))
+        changed = changes.where(F.col(POSITION).isNotNull() & F.col(_CLAUSE).isNotNull())
+        return changed.select(NUMBER, POSITION, is_update.alias(IS_UPDATE))
 
-    def _new_rows(self, changes: DataFrame) -> list[DataFrame]:
-        """The new rows of each clause that has any."""
+    def _new_rows(self, changes: DataFrame, others: DataFrame) -> list[DataFrame]:
+        """The new rows of each clause that has any; of `others` those for rows of the source without a match."""
         out = []
         for i, clause in enumerate(self.clauses):
             if clause.then is Then.DELETE:
                 continue
             names = list(clause.outputs(self._names))
             columns = [F.col(_output(i, n)).alias(name) for n, name in enumerate(names)]
-            if clause.then is Then.UPDATE and KEPT_ROW_ID in changes.columns:
+            if clause.then is Then.UPDATE and self.metadata.format_version >= 3:
                 columns.append(F.col(KEPT_ROW_ID))
-            out.append(changes.where(F.col(_CLAUSE) == i).select(*columns))
+            rows = others if clause.when is When.NOT_MATCHED else changes
+            out.append(rows.where(F.col(_CLAUSE) == i).select(*columns))
         return out
 
     def _check_unique(self, source: DataFrame) -> None:
@@ -262,10 +274,13 @@ def _place_in(rows: DataFrame) -> tuple[str, ...]:
     return tuple(c for c in (PATH, POSITION, KEPT_ROW_ID) if c in rows.columns)
 
 
-def _clauses_of(pairs: DataFrame, others: DataFrame) -> DataFrame:
-    """The pairs and the rows without a match that a clause is for."""
-    both = pairs.drop(_SOURCE_ROW).unionByName(others, allowMissingColumns=True)
-    return both.where(F.col(_CLAUSE).isNotNull())
+def _touched(changes: DataFrame, target: TargetRows) -> list[int] | None:
+    """The numbers of the files with changes where there are many files; None for all of a few."""
+    if len(target.tasks) <= _FEW_FILES:
+        return None
+    with translated_spark_errors():
+        found = changes.where(F.col(_CLAUSE).isNotNull() & F.col(NUMBER).isNotNull())
+        return [row[0] for row in found.select(NUMBER).distinct().collect()]
 
 
 def _output(clause: int, place: int) -> str:
