@@ -24,19 +24,12 @@ class RetryPolicy:
     total_timeout_ms: int = TOTAL_TIMEOUT_MS.of({})
 
     @classmethod
-    def of(cls, *tables: Mapping[str, str]) -> RetryPolicy:
-        """The policy of tables' properties, of several the most patient; values that are no numbers don't count."""
+    def of(cls, properties: Mapping[str, str]) -> RetryPolicy:
+        """The policy of a table's properties; values that are no numbers don't count."""
         # Whatever the values are, a commit must be possible: the one that corrects them too.
-        policies = (
-            cls(
-                NUM_RETRIES.or_default(properties),
-                least := MIN_WAIT_MS.or_default(properties),
-                max(least, MAX_WAIT_MS.or_default(properties)),
-                TOTAL_TIMEOUT_MS.or_default(properties),
-            )
-            for properties in tables
-        )
-        return cls.most_patient(policies) or cls()
+        least = MIN_WAIT_MS.or_default(properties)
+        most = max(least, MAX_WAIT_MS.or_default(properties))
+        return cls(NUM_RETRIES.or_default(properties), least, most, TOTAL_TIMEOUT_MS.or_default(properties))
 
     @classmethod
     def most_patient(cls, several: Iterable[RetryPolicy]) -> RetryPolicy | None:

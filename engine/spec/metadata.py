@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -36,11 +37,11 @@ from icecore.engine.spec.types import NestedField, walk
 
 DEFAULT_FORMAT_VERSION = 2
 
-_SCHEMAS: JoinedJson[Schema] = JoinedJson(lambda s: s.json)
+_SCHEMAS: JoinedJson[Schema] = JoinedJson(attrgetter("json"))
 _SNAPSHOTS_OF_V1: JoinedJson[Snapshot] = JoinedJson(lambda s: s.to_json(False))
 _SNAPSHOTS: JoinedJson[Snapshot] = JoinedJson(lambda s: s.to_json(True))
-_SNAPSHOT_LOGS: JoinedJson[SnapshotLogEntry] = JoinedJson(lambda e: e.json)
-_METADATA_LOGS: JoinedJson[MetadataLogEntry] = JoinedJson(lambda e: e.json)
+_SNAPSHOT_LOGS: JoinedJson[SnapshotLogEntry] = JoinedJson(attrgetter("json"))
+_METADATA_LOGS: JoinedJson[MetadataLogEntry] = JoinedJson(attrgetter("json"))
 
 
 @define(frozen=True, slots=False)
