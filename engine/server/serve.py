@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import socket
@@ -42,7 +43,13 @@ class _Served:
         sys.setswitchinterval(SWITCH_S)
         tls = None if self.certificate is None else Tls(self.certificate, self.key)
         with self.open() as catalog:
-            HttpServer(application(catalog, self.settings), listening, tls).answer()
+            server = HttpServer(application(catalog, self.settings), listening, tls)
+            # A full collection of garbage would go through all modules, while nobody is answered.
+            gc.freeze()
+            try:
+                server.answer()
+            finally:
+                gc.unfreeze()
 
 
 def serve(
