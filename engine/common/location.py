@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Mapping
+from functools import lru_cache
 
 from attrs import frozen
 
@@ -18,7 +19,11 @@ from icecore.engine.errors import ValidationError
 
 @frozen
 class LocationMapping:
-    """Prefix replacement on whole path segments, the longest prefix first."""
+    """Prefix replacement on whole path segments, the longest prefix first.
+
+    A prefix stands for its other spellings, too: `/a` for `file:/a`, `s3:` for `s3a:`, and a path without scheme, or of
+    any HDFS, for that path of each HDFS, since engines write the paths of one table with and without a name node.
+    """
 
     prefixes: tuple[tuple[str, str], ...] = ()
 
@@ -33,6 +38,13 @@ class LocationMapping:
         for old, new in self.prefixes:
             if location == old or location.startswith(old + "/"):
                 return new + location[len(old) :]
+        return self._resolve_other_spelling(location) if self.prefixes else location
+
+    def _resolve_other_spelling(self, location: str) -> str:
+        key = _path_key(location)
+        for old, new in _prefix_keys(self):
+            if key == old or key.startswith(old + "/"):
+                return new + key[len(old) :]
         return location
 
     def then(self, other: LocationMapping) -> LocationMapping:
@@ -89,6 +101,18 @@ def location_key(location: str) -> str:
     scheme, _, rest = location.partition("://")
     scheme = scheme.lower()
     return f"{EQUAL_SCHEMES.get(scheme, scheme)}://{rest}"
+
+
+@lru_cache(maxsize=100)
+def _prefix_keys(mapping: LocationMapping) -> tuple[tuple[str, str], ...]:
+    return tuple((_path_key(old), new) for old, new in mapping.prefixes if old)
+
+
+def _path_key(location: str) -> str:
+    """The key of a location without the authority of an HDFS."""
+    if location.startswith("hdfs://"):
+        return "/" + location.removeprefix("hdfs://").partition("/")[2]
+    return location_key(location)
 
 
 def is_same_file(one: str | None, other: str | None) -> bool:

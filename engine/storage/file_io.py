@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
-from icecore.engine.common.location import LocationMapping, is_inside, local_path
+from icecore.engine.common.location import EQUAL_SCHEMES, LocationMapping, is_inside, local_path
 from icecore.engine.errors import (
     FileExistsInStorageError,
     IcecoreError,
@@ -131,7 +131,8 @@ class Storage:
         if scheme not in self._filesystems:
             import pyarrow.fs
 
-            filesystem, _ = pyarrow.fs.FileSystem.from_uri(location)
+            name, _, rest = location.partition("://")
+            filesystem, _ = pyarrow.fs.FileSystem.from_uri(f"{EQUAL_SCHEMES.get(name, name)}://{rest}")
             self._filesystems[scheme] = filesystem
         return self._filesystems[scheme], location.split("://", 1)[1]
 

@@ -59,6 +59,33 @@ def test_mappings_replace_whole_segments_longest_first() -> None:
     assert LocationMapping.of(None).resolve("/a") == "/a"
 
 
+def test_mappings_stand_for_other_spellings() -> None:
+    """Impala's deletes name `hdfs://host/a/x` what its manifests name `/a/x`; Dremio writes both `file:/a` and `/a`."""
+    mapping = LocationMapping.of({"/a": "/new", "s3a://b": "/bucket", "./c": "/rel", "hdfs://n:1/d": "/hadoop"})
+    for one in ("/a/x", "file:/a/x", "file:///a/x", "hdfs://n:1/a/x", "hdfs://m/a/x", "/a/b/../x"):
+        assert mapping.resolve(one) in ("/new/x", "/new/b/../x"), one
+    assert mapping.resolve("s3://b/x") == mapping.resolve("s3n://b/x") == "/bucket/x"
+    assert mapping.resolve("c/x") == "/rel/x"
+    assert mapping.resolve("/d/x") == mapping.resolve("hdfs://other/d/x") == "/hadoop/x"
+    for other in ("s3://a/x", "/ab", "gs://b/x", "hdfs://n:1/ab/x", "hdfs://a/x"):
+        assert mapping.resolve(other) == other
+
+
+def test_s3a_is_read_as_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow knows no s3a, which is what Hadoop's engines write."""
+    asked = []
+
+    class FileSystem:
+        @staticmethod
+        def from_uri(uri: str) -> tuple[object, str]:
+            asked.append(uri)
+            return None, ""
+
+    monkeypatch.setattr("pyarrow.fs.FileSystem", FileSystem)
+    assert Storage().file_system("s3a://bucket/k")[1] == "bucket/k"
+    assert asked == ["s3://bucket/k"]
+
+
 def test_a_file_comes_back_through_a_mapping(tmp_path: Path) -> None:
     """All calls resolve the mapping; errors name the location that was asked for."""
     storage = Storage(LocationMapping.of({"s3://bucket": str(tmp_path)}))

@@ -15,11 +15,12 @@ from attrs import evolve, frozen
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema, type_to_arrow
 from icecore.engine.data.file.file_field import FileField, has_ids, walk_file, with_mapping
 from icecore.engine.data.read.column_resolution import Node, Resolver, make, needed_leaves
+from icecore.engine.data.read.promote import check_readable
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.spec.content_file import ContentFile, FileFormat
 from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import NestedField, StructType, children
+from icecore.engine.spec.types import ListType, MapType, NestedField, StructType, VariantType, children
 
 
 @frozen
@@ -37,16 +38,17 @@ class Identification:
         """The columns with ids: the file's own, else of the name mapping.
 
         Without a mapping, Parquet columns are numbered by their place and others found by the table's names, as
-        Java does. A mapping that contradicts the schema (Hive's migration wrote such) gives way to the table's names.
+        Java does. A mapping that contradicts the schema (Hive's migration wrote such) gives way to the table's names,
+        and so do places whose types do (Dremio's own tables lack partition columns, which come first in the schema).
         """
         if has_ids(fields):
             return fields
         if self.name_mapping is not None:
             fits = _agrees(self.name_mapping, None, self.table_schema)
             return with_mapping(fields, self.name_mapping if fits else NameMapping.of_fields(self.table_schema.fields))
-        if file.file_format is not FileFormat.PARQUET:
-            return with_mapping(fields, NameMapping.of_fields(self.table_schema.fields))
-        return tuple(self._by_place(f, i) for i, f in enumerate(fields, start=1))
+        if file.file_format is FileFormat.PARQUET and all(self._fits(f, i) for i, f in enumerate(fields, start=1)):
+            return tuple(self._by_place(f, i) for i, f in enumerate(fields, start=1))
+        return with_mapping(fields, NameMapping.of_fields(self.table_schema.fields))
 
     def reader(self, field_id: int) -> ColumnReader | None:
         """The reader of a column that the table has or had, by its last type and default; None for any other."""
@@ -55,6 +57,15 @@ class Identification:
             if schema.get_field(field_id) is not None:
                 return column_reader(schema, field_id)
         return None
+
+    def _fits(self, f: FileField, field_id: int) -> bool:
+        known = self.table_schema.get_field(field_id)
+        if known is None:
+            return True
+        kind = known.field_type
+        if isinstance(kind, (StructType, ListType, MapType, VariantType)):
+            return bool(f.children)
+        return not f.children and check_readable(f.type, kind)
 
     def _by_place(self, f: FileField, field_id: int) -> FileField:
         known = self.table_schema.get_field(field_id)

@@ -23,6 +23,7 @@ from icecore.engine.queries.named_queries import query
 from icecore.engine.scan.relation.native_columns import FileColumn, FileColumns, file_columns
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.spec.reserved import LINEAGE
 
 SQL = "data/relations.sql"
@@ -87,14 +88,16 @@ class FileFooters:
             return None
         if any(e[2] is not None for e in elements):
             ids = [number for _, _, number, *_ in top]
+        elif (mapping := table_name_mapping(self._metadata)) is not None:
+            ids = self._identified(file, [name for name, *_ in top], mapping)
         else:
-            ids = self._identified(file, [name for name, *_ in top])
+            return None  # types may tell, which the reader of this engine looks at
         made = [(i, _column(*element)) for i, element in zip(ids, top, strict=True) if i is not None]
         # The first of an id, as the reader has it.
         return self._known.setdefault(tuple(made), dict(reversed(made)))
 
-    def _identified(self, file: ContentFile, names: list[str]) -> list[int | None]:
-        identification = Identification(self._metadata.schema(), table_name_mapping(self._metadata))
+    def _identified(self, file: ContentFile, names: list[str], mapping: NameMapping) -> list[int | None]:
+        identification = Identification(self._metadata.schema(), mapping)
         fields = tuple(FileField(name, None, pa.null(), (), i, 1) for i, name in enumerate(names))
         return [f.field_id for f in identification.identified(fields, file)]
 

@@ -290,6 +290,17 @@ def test_files_without_ids_and_mapping_are_numbered_by_place(tmp_path: Path) -> 
     assert rows(file, now) == [{"renamed": 1, "s": {"y": "a"}, "new": None}]
 
 
+def test_places_whose_types_contradict_the_schema_give_way_to_names(tmp_path: Path) -> None:
+    """Dremio's own tables: partition columns come first in the schema, and the files lack them."""
+    file = data_file(tmp_path / "f.parquet", pa.table({"n": [7], "s": [{"x": 1}]}))
+    now = Schema((
+        NestedField(1, "part", StringType()),
+        NestedField(2, "n", LongType()),
+        NestedField(3, "s", StructType((NestedField(4, "x", LongType()),))),
+    ))  # fmt: skip
+    assert rows(file, now) == [{"part": None, "n": 7, "s": {"x": 1}}]
+
+
 RESERVED = Schema((
     NestedField(2147483646, "_file", StringType(), required=True),
     NestedField(2147483645, "_pos", LongType(), required=True),

@@ -70,7 +70,15 @@ def test_d3_splits_apply_deletes_by_position_in_the_file(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "form", ["{}", "file:{}", "file://{}", "hdfs://nn:8020/warehouse/f.parquet", "/warehouse/f.parquet"]
+    "form",
+    [
+        "{}",
+        "file:{}",
+        "file://{}",
+        "hdfs://nn:8020/warehouse/f.parquet",
+        "/warehouse/f.parquet",
+        "hdfs://other/warehouse/f.parquet",
+    ],
 )
 def test_d3_paths_are_compared_after_mapping_and_without_scheme(tmp_path: Path, form: str) -> None:
     """The same file is the same however its path is written."""
