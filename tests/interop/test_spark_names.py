@@ -102,6 +102,7 @@ TEXT, LIKE_METADATA = pa.string(), pa.struct([("file_path", pa.string()), ("row_
         ("_Metadata", LIKE_METADATA, "false"),
         ("_Metadata", TEXT, "true"),
         ("__icecore_path", LIKE_METADATA, "true"),
+        ("_tmp_metadata_row_index", pa.int64(), "false"),
     ],
 )
 def test_columns_named_as_sparks_own(
@@ -110,7 +111,9 @@ def test_columns_named_as_sparks_own(
     """In files with field ids and without, beside deletes by position."""
     properties = {"write.delete.mode": "merge-on-read"}
     table = catalog.create_table("ns.t", pa.schema([("id", pa.int64()), (name, of)]), properties=properties)
-    values = [f"m{i}" if pa.types.is_string(of) else {"file_path": str(i), "row_index": i} for i in range(10)]
+    texts: list[Any] = [f"m{i}" for i in range(10)]
+    structs = [{"file_path": str(i), "row_index": i} for i in range(10)]
+    values = texts if of == TEXT else structs if of == LIKE_METADATA else list(range(0, 70, 7))
     rows = pa.table({"id": list(range(10)), name: pa.array(values, of)})
     table.append(rows)
     pq.write_table(rows, tmp_path / "added.parquet")

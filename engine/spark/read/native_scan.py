@@ -266,9 +266,16 @@ class _NativeRead:
         planned = self.context.planned_frames
         if planned is None:
             return self.joined()
-        sizes = [t.file.file_size_in_bytes for t in self.group.tasks]
-        frame = planned.frame(self.paths(), sizes, self.read_fields(), self.constants, _OPTIONS, self.pruning())
-        return frame.select("*", F.col("_metadata.row_index").alias(_POS)) if self.needs_position else frame
+        sizes, fields = [t.file.file_size_in_bytes for t in self.group.tasks], self.read_fields()
+        position = planned.position_column if self.needs_position else None
+        if position is not None:
+            fields = T.StructType([*fields, T.StructField(position, T.LongType())])
+        frame = planned.frame(self.paths(), sizes, fields, self.constants, _OPTIONS, self.pruning())
+        if position is None:
+            return frame
+        # Of a row without one it could not be told whether it is deleted.
+        found = f"coalesce({quote(position)}, CAST(raise_error('a row came without its position') AS BIGINT))"
+        return frame.select("*", F.expr(found).alias(_POS))
 
     def pruning(self) -> FilePruning | None:
         """The choice of files by filters on what is read as it is, without the partition's values."""

@@ -29,6 +29,7 @@ _KNOWN_FILES = 65_536
 _THREADS = 16
 _VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
+_POSITIONS = "_tmp_metadata_row_index"
 
 
 @frozen
@@ -79,6 +80,9 @@ class _Router:
         self.reads_defaults = self.is_planned or _setting(context, _VECTORIZED) == "true"
         # The source of version 2 does not say where in its file a row lies.
         self.is_native = self.is_planned or "parquet" in _setting(context, _V1_SOURCES).lower().split(",")
+        # What a file has by that name Spark's reader takes for the positions of rows, which it puts there.
+        if any(f.name.lower() == _POSITIONS for schema in context.metadata.schemas for f in schema.fields):
+            self.is_native = False
         # Spark's anti joins leave deleted rows out, which this column asks for.
         self.marks_deleted = any(f.field_id == DELETED_ID for f in context.reserved)
         self.opened: dict[str, tuple[FileField, ...]] = {}

@@ -8,6 +8,7 @@ import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.types.DataType$;
 import org.apache.spark.sql.types.StructType;
 
@@ -55,6 +56,11 @@ public class PlannedRelations {
         org.apache.spark.api.python.PythonUtils.toScalaMap(lines(options)),
         pinned);
     return session.baseRelationToDataFrame(relation);
+  }
+
+  /** The name of a column that Spark's Parquet reader fills with the position of each row. */
+  public String positionColumn() {
+    return ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
   }
 
   /** As `DeletedRows` has it. */

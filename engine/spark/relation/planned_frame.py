@@ -81,6 +81,14 @@ class PlannedFrames:
         _log.debug("%d planned files are read by an index of their own", len(paths))
         return DataFrame(made, self.session)
 
+    @property
+    def position_column(self) -> str:
+        """The name of a column, of type BIGINT, that among a frame's fields has the position of each row in its file.
+
+        The struct `_metadata`, which has it too, is made anew for each row.
+        """
+        return str(self.java.positionColumn())
+
     def without_deleted(self, frame: DataFrame, number: str, position: str, bits: bytes) -> DataFrame:
         """The rows of a frame that are not deleted, by the columns of file numbers and of positions in a file.
 
