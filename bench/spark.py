@@ -5,7 +5,8 @@ usage: python bench/spark.py [--scale 0.01] [--rounds 2] [--only CASE...]
 Iceberg's runtime comes from Maven, of the newest release there is for the PySpark that is installed; without it (or
 without mvn) a line says so and the other two run. Times are seconds by the clock and of CPU, of the process and all
 below it: the JVM and Python's workers. The first time of a case in a session is told from the best of those after it.
-Cases that are not run keep what was measured of them before, with its scale.
+Cases that are not run keep what was measured of them before, with its scale; those that are run are saved one engine
+after another, so that a failure takes nothing away that was measured before it.
 """
 
 from __future__ import annotations
@@ -103,9 +104,9 @@ def main() -> None:
                 for engine in engines if round_ % 2 == 0 else engines[::-1]:
                     found = run(engine, case, Path(folder), jar)
                     kept[engine] = best(kept[engine], found) if engine in kept else found
+                    save("spark", versions(jar) | {"cases": {c: results[c] for c in CASES if c in results}})
             for engine in engines:
                 print("\n".join(lines(case, engine, kept[engine])), flush=True)
-    save("spark", versions(jar) | {"cases": {c: results[c] for c in CASES if c in results}})
 
 
 if __name__ == "__main__":
