@@ -121,7 +121,10 @@ def test_a_log_that_was_put_back_is_noted(catalog: icecore.Catalog) -> None:
 
 
 def test_files_of_dropped_tables_count(catalog: icecore.Catalog) -> None:
-    """A dropped table can be undropped, so its files are looked for, and the finding says that it was dropped."""
+    """A dropped table can be undropped, so its files are looked for, and the finding says that it was dropped.
+
+    Clients delete them too, as Spark for `DROP TABLE ... PURGE`; a purge says that this was meant.
+    """
     table = make_table(catalog)
     table.append(rows(1))
     (path,) = contents(table, "data")
@@ -130,6 +133,8 @@ def test_files_of_dropped_tables_count(catalog: icecore.Catalog) -> None:
     path.unlink()
     (finding,) = catalog.verify().findings
     assert finding.dropped and str(finding).startswith("ns.t (dropped): the data file")
+    catalog.purge_table("ns.t")
+    assert catalog.verify().ok
 
 
 def test_commits_to_be_written_by_hand_lack_no_file(catalog: icecore.Catalog) -> None:
