@@ -16,6 +16,7 @@ pytestmark = pytest.mark.spark
 
 import icecore  # noqa: E402
 from icecore.engine.errors import CorruptFileError, MissingFileError, ValidationError  # noqa: E402
+from icecore.engine.spark.read import routing  # noqa: E402
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("x", pa.float64())])
 
@@ -104,3 +105,19 @@ def test_a_file_with_the_name_of_one_of_ours_may_have_no_ids(
     duckdb.sql(f"COPY (FROM '{mine}') TO '{copy}' (FORMAT parquet)")
     other.add_files([str(copy)])
     assert [tuple(r) for r in other.scan().to_spark(spark).collect()] == [(1, "Rome", 0.5)]
+
+
+def test_files_without_ids_in_a_table_without_mapping(spark: Any, catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """As Impala and Dremio write them. Files with the names that Iceberg's writers give are not opened to see that."""
+    table = catalog.create_table("ns.t", SCHEMA)
+    table.append([{"id": 1, "city": "Rome", "x": 0.5}])
+    path = tmp_path / "000000_0"
+    pq.write_table(pa.table({"id": [2], "city": ["Oslo"], "x": [1.5]}), path)
+    with table.transaction() as transaction:
+        transaction.add_files([str(path)])
+        transaction.remove_properties("schema.name-mapping.default")
+    assert sorted(tuple(r) for r in table.scan().to_spark(spark).collect()) == [(1, "Rome", 0.5), (2, "Oslo", 1.5)]
+    of_iceberg = "/00000-0-0b7e5c9e-6f0a-4d3c-9a57-0a1d2c3b4a59-00001.parquet"
+    assert routing.NAMED_BY_ICEBERG.search(of_iceberg) and not routing.NAMED_BY_ICEBERG.search(
+        "/part-00000-0-a.parquet"
+    )

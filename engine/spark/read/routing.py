@@ -5,6 +5,7 @@ Spec: Column Projection (P1, P2), Default Values (T9).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -26,6 +27,8 @@ from icecore.engine.spec.types import NestedField, StructType, walk
 from icecore.engine.storage.file_io import Storage
 
 _KNOWN_FILES = 65_536
+# Of Java's writers and PyIceberg: the partition, the task, a UUID, and Java's count of files.
+NAMED_BY_ICEBERG = re.compile(r"/\d{5,}-\d+-[^/]*[0-9a-f]{8}-[0-9a-f]{4}-[^/]*$")
 _THREADS = 16
 _VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
@@ -124,14 +127,26 @@ class _Router:
         return columns, lacking & roots, by_id
 
     def look_into(self, tasks: Iterable[FileTask]) -> None:
-        """Opens the files that may need the name mapping, at once: what the engine wrote for the table has ids."""
-        if not self.is_native or self.context.identification.name_mapping is None:
+        """Opens the files that may lack field ids, at once: what the engine wrote for the table has them.
+
+        Of a table without a name mapping what writers of Iceberg name as they do has ids, too: none but such files
+        were meant to be added to it. One that lacks them all the same is an error of Spark's.
+        """
+        if not self.is_native:
             return
+        has_mapping = self.context.identification.name_mapping is not None
         files = [t.task.file for t in tasks if t.is_whole and t.task.file.file_format is FileFormat.PARQUET]
         # Elsewhere a file may have the name of one of ours and be another program's copy of it.
         own = f"{self.context.metadata.location.rstrip('/')}/"
         written = self.context.written
-        unknown = [f for f in files if not f.file_path.startswith(own) or written.of(f.file_path) is None]
+        unknown = [
+            f
+            for f in files
+            if (has_mapping or not NAMED_BY_ICEBERG.search(f.file_path))
+            and (not f.file_path.startswith(own) or written.of(f.file_path) is None)
+        ]
+        if not unknown:
+            return
         with ThreadPoolExecutor(_THREADS) as pool:
             for found in pool.map(self.physical, (unknown[i::_THREADS] for i in range(_THREADS))):
                 self.opened.update(found)
