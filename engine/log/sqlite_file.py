@@ -184,15 +184,6 @@ class SqliteFile:
                 raise
             uncertain(e)
 
-    @contextlib.contextmanager
-    def _parts_in_memory(self) -> Iterator[None]:
-        """A context for a transaction of several parts: what is needed to take one back is kept in memory."""
-        self.execute(SETTINGS, "parts_in_memory")
-        try:
-            yield
-        finally:
-            self.execute(SETTINGS, "parts_as_before")
-
     def _retrying(self, action: Callable[[], Result]) -> Result:
         """Runs an action, again while another process holds a lock, with a short random pause between tries."""
         deadline = time.monotonic() + self._lock_timeout_s

@@ -197,7 +197,7 @@ class EventStore(EventReader):
         """Writes the parts of threads in one transaction of SQLite."""
         events: list[Event] = []
         requests: list[KeyedRequest | None] = []
-        with self._parts_in_memory(), self._begun(events), self._files_made_durable():
+        with self._begun(events), self._files_made_durable():
             head = begun_at = self.head()
 
             def write(body: Callable[[WriteTransaction], Result]) -> Result:

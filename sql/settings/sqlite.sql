@@ -27,14 +27,6 @@ BEGIN IMMEDIATE;
 -- What one of several writers of a transaction does, which can be taken back alone.
 SAVEPOINT part;
 
--- name: parts_in_memory
--- Else SQLite makes a file for each transaction of which a part changes more than a few pages. It is set before BEGIN, and
--- not for good: large sorts would be in memory too.
-PRAGMA temp_store = MEMORY;
-
--- name: parts_as_before
-PRAGMA temp_store = DEFAULT;
-
 -- name: end_part
 RELEASE part;
 

@@ -77,9 +77,9 @@ def test_a_commit_makes_few_statements(tmp_path: Path) -> None:
         change = {"action": "set-properties", "updates": {"key": "2"}}
         call = Call(Serving(catalog), names={"namespace": "ns", "table": "t"}, body={"updates": [change]})
         for action, most in (
-            (lambda: table.set_properties({"key": "1"}), 19),
-            (lambda: update_table(call), 20),
-            (lambda: table.append(ROW), 33),
+            (lambda: table.set_properties({"key": "1"}), 17),
+            (lambda: update_table(call), 18),
+            (lambda: table.append(ROW), 31),
         ):
             found = statements_of(store, action)
             assert len(found) <= most, found

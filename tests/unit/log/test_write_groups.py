@@ -22,7 +22,7 @@ from icecore.engine.events.event import Provenance
 from icecore.engine.events.keyed_request import KeyedRequest
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.lock import write_groups
-from icecore.engine.log.store import FAILED_COMMIT, MODELS, EventStore, WriteTransaction
+from icecore.engine.log.store import FAILED_COMMIT, EventStore, WriteTransaction
 from icecore.engine.repository.answer_once import answer_once
 from icecore.engine.repository.repository import Repository
 
@@ -156,22 +156,6 @@ def test_what_comes_meanwhile_is_one_transaction(store: EventStore, groups: list
     assert streams(store) == ["first", "a", "b", "b", "c"]
     assert groups == [4]
     assert len({e.transaction_id for e in store.events()}) == 4
-
-
-def test_a_group_makes_no_temporary_files(store: EventStore) -> None:
-    """SQLite would make one to take parts back by; large sorts may still have theirs."""
-
-    def changing(transaction: WriteTransaction) -> list[str]:
-        for number in range(40):
-            store.execute(MODELS, "put_warehouse", key=f"key{number}", value=f"{transaction.head}{'x' * 4000}")
-        opened = Path("/proc/self/fd")
-        links = (os.readlink(f) for f in opened.iterdir() if f.is_symlink()) if opened.is_dir() else ()
-        return [link for link in links if "etilqs" in link]
-
-    outcomes = written(store, changing, changing, first=changing)
-    assert outcomes == {0: [], 1: [], 2: []}
-    store.write_with(appending("alone"))
-    assert tuple(store.connection().execute("PRAGMA temp_store").fetchone()) == (0,)
 
 
 def test_one_alone_is_a_group_of_its_own(store: EventStore, groups: list[int]) -> None:
