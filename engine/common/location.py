@@ -21,8 +21,8 @@ from icecore.engine.errors import ValidationError
 class LocationMapping:
     """Prefix replacement on whole path segments, the longest prefix first.
 
-    A prefix stands for its other spellings, too: `/a` for `file:/a`, `s3:` for `s3a:`, and a path without scheme, or of
-    any HDFS, for that path of each HDFS, since engines write the paths of one table with and without a name node.
+    A prefix stands for its other spellings, too: `/a` for `file:/a`, `s3:` for `s3a:`; and `/a` for that path of any
+    HDFS, and that of an HDFS for `/a`, since engines write the paths of a table with and without a name node.
     """
 
     prefixes: tuple[tuple[str, str], ...] = ()
@@ -41,9 +41,9 @@ class LocationMapping:
         return self._resolve_other_spelling(location) if self.prefixes else location
 
     def _resolve_other_spelling(self, location: str) -> str:
-        key = _path_key(location)
-        for old, new in _prefix_keys(self):
-            if key == old or key.startswith(old + "/"):
+        scheme, key = _path_key(location)
+        for schemes, old, new in _prefix_keys(self):
+            if scheme in schemes and (key == old or key.startswith(old + "/")):
                 return new + key[len(old) :]
         return location
 
@@ -104,15 +104,24 @@ def location_key(location: str) -> str:
 
 
 @lru_cache(maxsize=100)
-def _prefix_keys(mapping: LocationMapping) -> tuple[tuple[str, str], ...]:
-    return tuple((_path_key(old), new) for old, new in mapping.prefixes if old)
+def _prefix_keys(mapping: LocationMapping) -> list[tuple[frozenset[str], str, str]]:
+    """The kinds of locations that a prefix stands for, its path and what is in its place, the longest path first."""
+    out = []
+    for old, new in mapping.prefixes:
+        if old:
+            scheme, key = _path_key(old)
+            others = {"": ("file", "hdfs"), "file": ("",), "hdfs": ("",)}.get(scheme, ())
+            out.append((frozenset((scheme, *others) if scheme != "hdfs" else others), key, new))
+    return sorted(out, key=lambda found: -len(found[1]))
 
 
-def _path_key(location: str) -> str:
-    """The key of a location without the authority of an HDFS."""
+def _path_key(location: str) -> tuple[str, str]:
+    """What kind of location it is, and a text that is the same for its spellings: of an HDFS without the authority."""
     if location.startswith("hdfs://"):
-        return "/" + location.removeprefix("hdfs://").partition("/")[2]
-    return location_key(location)
+        return "hdfs", "/" + location.removeprefix("hdfs://").partition("/")[2]
+    if local_path(location) is not None:
+        return "file" if location.startswith("file:") else "", location_key(location)
+    return "other", location_key(location)
 
 
 def is_same_file(one: str | None, other: str | None) -> bool:

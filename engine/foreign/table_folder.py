@@ -42,13 +42,10 @@ def moved_from(metadata: TableMetadata, metadata_location: str, storage: Storage
     Empty where the files are where the metadata names them, and where they are not in that folder either.
     """
     folder, _, _ = metadata_location.rpartition("/metadata/")
-    if not folder or not metadata.location or location_key(folder) == location_key(metadata.location):
-        return LocationMapping()
     snapshot = metadata.current_snapshot()
-    if snapshot is None or snapshot.manifest_list is None:
-        is_there = _exists(metadata.location, storage)
-        return LocationMapping() if is_there else LocationMapping.of({metadata.location: folder})
-    sample = snapshot.manifest_list
+    sample = None if snapshot is None else snapshot.manifest_list
+    if not folder or not metadata.location or sample is None or location_key(folder) == location_key(metadata.location):
+        return LocationMapping()
     mapping = LocationMapping.of({metadata.location: folder})
     is_here = _exists(mapping.resolve(sample), storage) and mapping.resolve(sample) != sample
     is_there = local_path(sample) is not None and _exists(sample, storage)

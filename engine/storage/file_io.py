@@ -144,8 +144,8 @@ class Storage:
         with translated(location, "read", target):
             path = local_path(target)
             if path is not None:
-                with open(path, "rb", buffering=0) as f:
-                    return f.readall()
+                with open(path, "rb") as f:
+                    return f.read()
             filesystem, inner = self._remote(target)
             with filesystem.open_input_stream(inner) as stream:
                 return bytes(stream.read())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,21 +129,6 @@ def test_register_a_folder(
     assert len(run_json("show", "x.again", *other)) == 3
     (tmp_path / "none").mkdir()
     assert "no metadata file of a table" in run("register", "x.none", str(tmp_path / "none"), *other, code=1).stderr
-
-
-def test_register_finds_a_moved_table_without_snapshots(orders: str, tmp_path: Path, warehouse: Path) -> None:
-    """Nothing tells that its folder is not where the metadata says but that it can't be looked at, or is not there."""
-    oldest = min((warehouse / "shop" / "orders" / "metadata").glob("*.metadata.json"))
-    (tmp_path / "moved" / "metadata").mkdir(parents=True)
-    location = json.loads(oldest.read_bytes())["location"]
-    with icecore.open(tmp_path / "other") as other:
-        other.create_namespace("x")
-        for old in ("s3a://gone/orders", "/gone/orders"):
-            text = oldest.read_text().replace(location, old)
-            (tmp_path / "moved" / "metadata" / "v1.metadata.json").write_text(text)
-            table = other.register_table("x.orders", str(tmp_path / "moved"), overwrite=True)
-            assert table.state.location_mapping.to_dict() == {old: (tmp_path / "moved").as_uri()}
-            assert table.scan().count() == 0
 
 
 def test_register_by_a_hint_takes_an_older_version(orders: str, tmp_path: Path, warehouse: Path) -> None:
