@@ -116,7 +116,7 @@ def _prefix_keys(mapping: LocationMapping) -> list[tuple[frozenset[str], str, st
 
 
 def _path_key(location: str) -> tuple[str, str]:
-    """What kind of location it is, and a text that is the same for its spellings: of an HDFS without the authority."""
+    """The kind of a location, and a text that is the same for its spellings: of an HDFS without the authority."""
     if location.startswith("hdfs://"):
         return "hdfs", "/" + location.removeprefix("hdfs://").partition("/")[2]
     if local_path(location) is not None:
