@@ -24,7 +24,6 @@ from icecore.engine.data.arrow.arrow_values import from_array, to_array
 from icecore.engine.data.read.read_ahead import READ_AHEAD
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
-from icecore.engine.formats.arrays import to_numbers
 from icecore.engine.scan.file_metrics import FileMetrics
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
@@ -164,8 +163,7 @@ def aggregate(
     `read` gives the rows of a task that the scan selects, with the columns of a projection at least; without it raises
     RowsNeededError where any file would have to be read.
     """
-    exact = _exact(planned)
-    metrics = FileMetrics(planned, columns, exact)
+    metrics = FileMetrics(planned, columns, planned.are_exactly_counted.tolist())
     states = [_State(a) for a in aggregates]
     for state in states:
         answered = metrics.answers(state.aggregate.function, state.aggregate.column)
@@ -177,14 +175,6 @@ def aggregate(
     files_read = _read_open(states, planned, metrics, schema, read)
     answers = tuple(_plain_zero(s.value) for s in states)
     return Aggregates(tuple(aggregates), answers, planned.files.num_rows, files_read)
-
-
-def _exact(planned: PlannedFiles) -> list[bool]:
-    """Of each planned file, whether all its rows are rows of the scan, and it is known how many."""
-    # Writers that didn't know a number of records have left -1 behind.
-    is_known = to_numbers(planned.files["record_count"]) >= 0
-    found: list[bool] = (planned.are_wholly_wanted & is_known).tolist()
-    return found
 
 
 @define

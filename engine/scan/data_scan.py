@@ -203,10 +203,8 @@ class DataScan(ScanDisplay):
     def count(self) -> int:
         """The number of rows: from metadata alone where no delete and no residual is in the way."""
         planned = self.planned
-        # Writers that didn't know a number of records have left -1 behind.
-        records = to_numbers(planned.files["record_count"])
-        exact = planned.are_wholly_wanted & (records >= 0)
-        known = int(records[exact].sum())
+        exact = planned.are_exactly_counted
+        known = int(to_numbers(planned.files["record_count"])[exact].sum())
         left = planned.of_rows(np.flatnonzero(~exact)).tasks()
         if left:
             known += sum(b.num_rows for b in self.read_tasks(left, self._narrowest()))
@@ -250,21 +248,23 @@ class DataScan(ScanDisplay):
     def to_spark(self, session: SparkSession | None = None) -> DataFrame:
         """The rows as a Spark DataFrame, read by Spark from exactly the planned files.
 
-        Without a session the active one reads; raises ValidationError where there is none.
+        Without a session the active one reads; raises ValidationError where there is none. Its own `count()` starts no
+        job where metadata tells it.
         """
-        from icecore.engine.spark.read.scan_to_spark import read_tasks
+        from icecore.engine.spark.read.scan_to_spark import read_tasks, with_known_count
         from icecore.engine.spark.session import given_or_active
 
+        planned = self.planned
         frame = read_tasks(
             given_or_active(session),
-            self.plan_files(),
+            planned.tasks(),
             projection=self.projection,
             metadata=self._state.metadata,
             storage=self.storage,
             filter=self.row_filter,
             replanned=planned_by_spark.replanned(self),
         )
-        return frame if self.limit is None else frame.limit(self.limit)
+        return frame.limit(self.limit) if self.limit is not None else with_known_count(frame, planned.exact_count)
 
     def to_spark_filtered_there(self, session: SparkSession, further: Expression) -> DataFrame:
         """The rows of the files that a further filter leaves, bound to the schema, which Spark applies to rows itself.

@@ -143,6 +143,19 @@ class PlannedFiles:
         wanted: npt.NDArray[np.bool_] = is_true[codes] & (self.pairs.counts(self.files.num_rows) == 0)
         return wanted
 
+    @property
+    def are_exactly_counted(self) -> npt.NDArray[np.bool_]:
+        """A mask of the files of which all rows are wanted, as many as their record counts say."""
+        # Writers that didn't know a number of records have left -1 behind.
+        return self.are_wholly_wanted & (arrays.to_numbers(self.files["record_count"]) >= 0)
+
+    @property
+    def exact_count(self) -> int | None:
+        """The number of rows where metadata tells it; None where files have to be read for it."""
+        if not self.are_exactly_counted.all():
+            return None
+        return int(arrays.to_numbers(self.files["record_count"]).sum())
+
     def is_beyond(self, most: int | None) -> bool:
         """Whether there are more files than so many."""
         return most is not None and self.files.num_rows > most

@@ -139,6 +139,31 @@ def test_deleted_rows_count_for_nothing(spark: Any, name: str) -> None:
     assert compared(spark, TOLD[6], name)
 
 
+def test_a_frame_counts_its_own_rows_without_a_job(spark: Any, lake: icecore.Catalog) -> None:
+    """Where metadata tells them; a cache that is to be filled takes a job, as do frames that are made of it."""
+    jobs = spark.sparkContext.statusTracker()
+
+    def counted(name: str, count: Any) -> tuple[int, bool]:
+        spark.sparkContext.setJobGroup(name, name)
+        return count(), bool(jobs.getJobIdsForGroup(name))
+
+    def frame(name: str, *filters: str) -> Any:
+        return lake.load_table(f"ns.{name}").scan(*filters).to_spark(spark)
+
+    try:
+        assert counted("whole", frame("whole").count) == (40, False)
+        assert counted("part", frame("whole", "city = 'b'").count) == (10, False)
+        assert counted("residual", frame("whole", "id > 3").count) == (36, True)
+        assert counted("deletes", frame("v3").count) == (37, True)
+        assert counted("made", frame("whole").where("id % 2 = 0").count) == (20, True)
+        assert counted("cached", frame("whole").select("id").cache().count) == (40, True)
+        cached = frame("whole", "city = 'c'").cache()
+        assert counted("filled", cached.count) == (10, True)
+        cached.unpersist()
+    finally:
+        spark.sparkContext.setJobGroup("", "")
+
+
 def test_with_deleted_rows_all_count(spark: Any, lake: icecore.Catalog) -> None:
     deleted = "SELECT count(*), count(_deleted), max(id) FROM known.ns.v3"
     assert [tuple(r) for r in spark.sql(deleted).collect()] == [(40, 40, 39)]

@@ -74,6 +74,15 @@ def read_tasks(
     return reduce(lambda a, b: a.union(b), [_finished(context, b) for b in branches])
 
 
+def with_known_count(frame: DataFrame, count: int | None) -> DataFrame:
+    """The DataFrame itself, whose `count()` starts no job where one is given; others made of it count as ever."""
+    if count is not None:
+        by_spark = frame.count
+        # Counting is what fills a cache.
+        frame.count = lambda: by_spark() if frame.is_cached else count
+    return frame
+
+
 def _finished(context: ScanContext, branch: Branch) -> DataFrame:
     frame = branch.frame
     if context.filter != TRUE:
