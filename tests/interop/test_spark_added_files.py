@@ -117,7 +117,8 @@ def test_files_without_ids_in_a_table_without_mapping(spark: Any, catalog: iceco
         transaction.add_files([str(path)])
         transaction.remove_properties("schema.name-mapping.default")
     assert sorted(tuple(r) for r in table.scan().to_spark(spark).collect()) == [(1, "Rome", 0.5), (2, "Oslo", 1.5)]
-    of_iceberg = "/00000-0-0b7e5c9e-6f0a-4d3c-9a57-0a1d2c3b4a59-00001.parquet"
-    assert routing.NAMED_BY_ICEBERG.search(of_iceberg) and not routing.NAMED_BY_ICEBERG.search(
-        "/part-00000-0-a.parquet"
-    )
+    uuid = "0b7e5c9e-6f0a-4d3c-9a57-0a1d2c3b4a59"
+    for name in (f"00000-0-{uuid}-00001", f"20260123_130501_00052_wuch8-{uuid}", uuid):
+        assert routing.NAMED_BY_ICEBERG.search(f"/{name}.parquet")
+    for name in (f"part-00000-{uuid}-c000.snappy", f"20260123_130501_00052_wuch8_{uuid}", f"{uuid}-000", "000000_0"):
+        assert not routing.NAMED_BY_ICEBERG.search(f"/{name}.parquet")

@@ -24,6 +24,8 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import ROW_ID, with_columns
 from icecore.engine.storage.file_io import Storage
 
+_UNORDERED = ("variant", "geometry", "geography")
+
 
 def conformed(frames: Sequence[DataFrame], metadata: TableMetadata) -> DataFrame:
     """The rows of all frames as the table takes them. Raises ValidationError where columns don't fit.
@@ -71,13 +73,13 @@ def computed_once(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 def is_ordered(t: T.DataType) -> bool:
-    """Whether Spark can order values of a type: those with maps and variants in them have no order."""
+    """Whether Spark can order values of a type: those with maps, variants or shapes in them have no order."""
     match t:
         case T.StructType():
             return all(is_ordered(f.dataType) for f in t.fields)
         case T.ArrayType():
             return is_ordered(t.elementType)
-    return isinstance(t, T.AtomicType) and not isinstance(t, T.VariantType)
+    return isinstance(t, T.AtomicType) and t.typeName() not in _UNORDERED
 
 
 def with_row_numbers(frame: DataFrame, column: str) -> DataFrame:

@@ -16,6 +16,7 @@ from icecore.engine.data.file.file_field import FileField, has_ids
 from icecore.engine.data.read.column_resolution import DELETED_ID
 from icecore.engine.data.read.file_sources import open_source
 from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.properties.data_locations import data_folder
 from icecore.engine.spark.read.frame_columns import ReadColumn, columns_by_name, native_default
 from icecore.engine.spark.read.frame_names import UNSAFE_TO_PUSH, is_taken
 from icecore.engine.spark.read.native_scan import NativeGroup
@@ -27,8 +28,11 @@ from icecore.engine.spec.types import NestedField, StructType, walk
 from icecore.engine.storage.file_io import Storage
 
 _KNOWN_FILES = 65_536
-# Of Java's writers and PyIceberg: the partition, the task, a UUID, and Java's count of files.
-NAMED_BY_ICEBERG = re.compile(r"/\d{5,}-\d+-[^/]*[0-9a-f]{8}-[0-9a-f]{4}-[^/]*$")
+_UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+# Java's writers and PyIceberg begin with the partition and the task, Trino with the query; DuckDB has a UUID alone.
+NAMED_BY_ICEBERG = re.compile(
+    rf"/(\d{{5,}}-\d+-[^/]*{_UUID}[^/]*|(\d{{8}}_\d{{6}}_\d{{5}}_\w{{5}}-)?{_UUID}\.parquet)$"
+)
 _THREADS = 16
 _VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
@@ -83,8 +87,7 @@ class _Router:
         self.reads_defaults = self.is_planned or _setting(context, _VECTORIZED) == "true"
         # The source of version 2 does not say where in its file a row lies.
         self.is_native = self.is_planned or "parquet" in _setting(context, _V1_SOURCES).lower().split(",")
-        # What a file has by that name Spark's reader takes for the positions of rows, which it puts there.
-        if any(f.name.lower() == _POSITIONS for schema in context.metadata.schemas for f in schema.fields):
+        if any(map(_is_position, (f for schema in context.metadata.schemas for f in schema.fields))):
             self.is_native = False
         # Spark's anti joins leave deleted rows out, which this column asks for.
         self.marks_deleted = any(f.field_id == DELETED_ID for f in context.reserved)
@@ -117,7 +120,7 @@ class _Router:
             unread = (c.field.field_id for c in _all_columns(columns) if not c.is_read)
             lacking = frozenset(unread).intersection(given)
             by_id = False
-            if not _names_are_readable(columns):
+            if not _names_are_readable(columns) or any(map(_is_position, found)):
                 return None
         if not lacking:
             return columns, lacking, by_id
@@ -137,7 +140,10 @@ class _Router:
         has_mapping = self.context.identification.name_mapping is not None
         files = [t.task.file for t in tasks if t.is_whole and t.task.file.file_format is FileFormat.PARQUET]
         # Elsewhere a file may have the name of one of ours and be another program's copy of it.
-        own = f"{self.context.metadata.location.rstrip('/')}/"
+        metadata = self.context.metadata
+        own = tuple(
+            f"{p.rstrip('/')}/" for p in (metadata.location, data_folder(metadata.location, metadata.properties))
+        )
         written = self.context.written
         unknown = [
             f
@@ -198,6 +204,11 @@ def _file_columns(opened: _Opened) -> tuple[FileField, ...]:
 
 def _setting(context: ScanContext, key: str) -> str:
     return str(context.session.conf.get(key))
+
+
+def _is_position(field: NestedField | FileField) -> bool:
+    """Whether a column of a file has the name by which Spark's reader gives the positions of rows."""
+    return field.name.lower() == _POSITIONS
 
 
 def _all_columns(columns: Iterable[ReadColumn]) -> Iterable[ReadColumn]:
