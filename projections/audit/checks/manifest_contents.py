@@ -84,11 +84,14 @@ def manifest_contents(of: AuditedRows) -> pa.Table:
     """The rows of `manifest_contents`, of tables with few entries made together."""
     found: list[dict[str, Any]] = []
     waiting: list[tuple[AuditedTable, _Pairs]] = []
+    size = 0
     for audited, few in of.each(lambda table: _few(of.log.repository, table)):
         waiting.append((audited, few))
-        if sum(len(pairs) for _, pairs in waiting) >= _AT_ONCE:
+        # A table without manifests counts, too, as it may be one that is told alone.
+        size += max(len(few), 1)
+        if size >= _AT_ONCE:
             found += _made(of, waiting)
-            waiting = []
+            waiting, size = [], 0
     return pa.Table.from_pylist([*found, *_made(of, waiting)], schema=MANIFEST_CONTENTS)
 
 

@@ -136,4 +136,5 @@ def _together(tables: Sequence[_Files]) -> list[pa.Table]:
         entries = entries.filter(arrays.booleans(wanted))
     rows = uniform_file_rows([f.columns for f in tables], counts.tolist(), entries.combine_chunks())
     ends = np.cumsum(counts)
-    return [rows.slice(int(end - n), int(n)) for n, end in zip(counts, ends, strict=True)]
+    # Copies: a slice would hold the rows of all for as long as one table's are kept.
+    return [rows.take(np.arange(end - n, end)) for n, end in zip(counts, ends, strict=True)]
