@@ -125,7 +125,10 @@ class NotFoundError(IcecoreError, LookupError):
     def told(self, may_read: Callable[[tuple[str, ...]], bool]) -> str:
         """The message for somebody who may read in some namespaces: nothing in it depends on what is in others."""
         more = self.more if all(map(may_read, self.told_of)) else ""
-        return self.plain + more + _did_you_mean(name for name in self.like if may_read(name[:-1]))
+        return self.plain + more + _did_you_mean(name for name in self.like if may_read(self._namespace_of(name)))
+
+    def _namespace_of(self, name: tuple[str, ...]) -> tuple[str, ...]:
+        return name[:-1]
 
 
 def _did_you_mean(names: Iterable[tuple[str, ...]]) -> str:
@@ -137,6 +140,9 @@ class NoSuchNamespaceError(NotFoundError):
     """The namespace does not exist."""
 
     rest_type = "NoSuchNamespaceException"
+
+    def _namespace_of(self, name: tuple[str, ...]) -> tuple[str, ...]:
+        return name
 
 
 class NoSuchTableError(NotFoundError):

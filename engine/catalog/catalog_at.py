@@ -49,7 +49,8 @@ class CatalogAt:
         if levels not in self._namespaces:
             if any(n[: len(levels)] == levels for n in self._namespaces):
                 return {}
-            raise NoSuchNamespaceError(f"Namespace does not exist: {dotted(levels)} at position {self.position}")
+            text = f"Namespace does not exist: {dotted(levels)} at position {self.position}"
+            raise NoSuchNamespaceError(text, like=names_like(levels, self._namespaces))
         return dict(self._namespaces[levels])
 
     def list_tables(self, namespace: IdentifierLike | None = None) -> list[Identifier]:

@@ -16,7 +16,7 @@ from icecore.engine.events import event as ev
 from icecore.engine.foreign.register import view_registration_payload
 from icecore.engine.joint_commit.joint_views import NewView, RegisteredView, ViewChange
 from icecore.engine.repository.repository import Repository
-from icecore.engine.spec.view import ViewVersion
+from icecore.engine.spec.view import DUCKDB, ViewVersion
 from icecore.engine.table.commit_options import DefineView
 from icecore.engine.view.view import View
 from icecore.engine.view.view_changes import ViewChanges
@@ -62,6 +62,9 @@ def defined_by(
         raise ValidationError(f"expected a version of a view, found {version!r}")
     columns = definition.get("schema") if schema is None else schema
     said = [name for name in ("representations", "default_catalog", "summary") if definition.get(name) is not None]
+    dialects = {DUCKDB, *(r.dialect.lower() for r in own.representations if r.dialect)}
+    if definition["dialect"].lower() not in dialects:
+        said.append("dialect")
     if said or columns is None or isinstance(columns, str):
         raise ValidationError(f"with a view_version comes a schema, and {', '.join(said) or 'its SQL'} is said by it")
     return {

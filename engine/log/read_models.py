@@ -279,7 +279,7 @@ class ReadModels(ManifestModels):
         took = (event for kind in kinds if (event := self._store.event_that_took(kind, name)) is not None)
         last = max(took, key=lambda event: event.position, default=None)
         if last is None:
-            return "", (), self._like(name, *kinds) if "namespace" not in kinds else ()
+            return "", (), self._namespaces_like(name) if "namespace" in kinds else self._like(name, *kinds)
         head = self._store.row(MODELS, "get_head", stream=last.stream)
         return *became_of(last, is_last=head is not None and head["position"] == last.position), ()
 
@@ -288,6 +288,10 @@ class ReadModels(ManifestModels):
         asked = {"namespace": dotted(name[:-1]), "name": name[-1]}
         rows = [r for which in ("names_elsewhere", "names_like") for r in self._store.rows(MODELS, which, **asked)]
         return names_like(name, ((*r["namespace"].split(SEPARATOR), r["name"]) for r in rows if r["kind"] in kinds))
+
+    def _namespaces_like(self, name: tuple[str, ...]) -> Names:
+        rows = self._store.rows(MODELS, "namespaces_like", name=dotted(name), level=name[-1])
+        return names_like(name, (tuple(r["name"].split(SEPARATOR)) for r in rows))
 
     def check_new_name(
         self, identifier: tuple[str, ...], *, kind: str = "table", before: tuple[str, ...] | None = None

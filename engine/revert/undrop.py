@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import names_like
 from icecore.engine.errors import NoSuchTableError, NoSuchViewError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
@@ -103,13 +104,20 @@ def _find(repository: Repository, kind: str, identifier: Identifier, position: i
     known = f"; it was dropped at {[d.position for d in drops]}" if drops else ""
     if repository.models.find(identifier) is not None:
         known += "; what has that name now was not dropped"
-    raise missing(f"there is no dropped {kind} {dotted(identifier)!r}{where}{known}")
+    like = () if known else _dropped_like(repository, kind, identifier)
+    raise missing(f"there is no dropped {kind} {dotted(identifier)!r}{where}{known}", like=like)
 
 
 def _drops_of(repository: Repository, kind: str, identifier: Identifier) -> Iterator[Event]:
     for event in repository.store.filtered_events(kind=_DROPS[kind]):
         if name_of_drop(event) == identifier:
             yield event
+
+
+def _dropped_like(repository: Repository, kind: str, identifier: Identifier) -> list[Identifier]:
+    """The names like one that nothing dropped had, of what can be undropped."""
+    drops = {name_of_drop(e): e for e in repository.store.filtered_events(kind=_DROPS[kind])}
+    return [name for name in names_like(identifier, drops) if _stands(repository, drops[name])]
 
 
 def _is_unregistered(drop: Event) -> bool:

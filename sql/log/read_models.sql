@@ -70,6 +70,16 @@ LIMIT 100;
 -- The same name in other namespaces, as far as they are found among the first names.
 SELECT namespace, name, kind FROM (SELECT * FROM catalog_name LIMIT 2000) WHERE name = $name COLLATE NOCASE LIMIT 100;
 
+-- name: namespaces_like
+-- Namespaces that may be meant by one that is none, in the same way; $level is its last level.
+SELECT name FROM (SELECT name FROM namespace LIMIT 2000)
+WHERE lower(name) = lower($level) OR lower(substr(name, -length($level) - 1)) = lower('.' || $level)
+  OR (
+    abs(length(name) - length($name)) < 4
+    AND (lower(substr(name, 1, 1)) = lower(substr($name, 1, 1)) OR lower(substr(name, -1)) = lower(substr($name, -1)))
+  )
+LIMIT 100;
+
 -- name: name_of_stream
 SELECT namespace, name, kind FROM catalog_name WHERE stream = $stream;
 

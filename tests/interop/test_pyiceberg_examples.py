@@ -398,3 +398,5 @@ def test_a_view_is_created_as_by_pyiceberg(catalogs: list[Any]) -> None:
     assert view.to_arrow()["name"].to_pylist()[:2] == ["AMSTERDAM", "SAN FRANCISCO"]
     with pytest.raises(ValidationError, match="needs a view_version"):
         ours.create_view("docs.w", schema)
+    with pytest.raises(ValidationError, match="dialect is said by it"):
+        ours.create_view("docs.w", schema, version, dialect="trino")

@@ -159,17 +159,21 @@ def remove_properties(
     message: str | None,
     author: str | None,
 ) -> None:
-    """Remove properties. Of a namespace those are printed that there were."""
-    removed = keys
+    """Remove properties. Those that there were are removed, the others named."""
+    removed: tuple[str, ...]
     with settings.write() as catalog:
         if of_namespace:
-            removed = catalog.update_namespace_properties(name, keys, message=message, author=author).removed
-        elif catalog.view_exists(name):
-            catalog.load_view(name).remove_properties(*keys, message=message, author=author)
+            removed = tuple(catalog.update_namespace_properties(name, keys, message=message, author=author).removed)
         else:
-            catalog.load_table(name).remove_properties(*keys, message=message, author=author)
+            holder = catalog.load_view(name) if catalog.view_exists(name) else catalog.load_table(name)
+            removed = tuple(k for k in dict.fromkeys(keys) if k in holder.properties)
+            if removed:
+                holder.remove_properties(*removed, message=message, author=author)
+    missing = [k for k in dict.fromkeys(keys) if k not in removed]
+    told = f"; it has no property {', '.join(missing)}" if missing else ""
     settings.print_record(
-        {"name": name, "removed": list(removed)}, f"{name}: removed {', '.join(removed) or 'nothing'}"
+        {"name": name, "removed": list(removed), "missing": missing},
+        f"{name}: removed {', '.join(removed) or 'nothing'}{told}",
     )
 
 

@@ -75,7 +75,7 @@ def delete(
         )
 
     with settings.write() as catalog:
-        RowChange("delete from", "deleted from", change).run(settings, catalog, table, dry_run=dry_run, yes=yes)
+        RowChange("delete from", "deleted from", change, branch).run(settings, catalog, table, dry_run=dry_run, yes=yes)
 
 
 @change_command(
@@ -124,7 +124,7 @@ def overwrite(
         )
 
     with settings.write() as catalog:
-        RowChange("overwrite", "overwrote", change).run(settings, catalog, table, dry_run=dry_run, yes=yes)
+        RowChange("overwrite", "overwrote", change, branch).run(settings, catalog, table, dry_run=dry_run, yes=yes)
 
 
 @change_command(shown=("icecore upsert shop.returns orders.csv --on id -m 'late corrections'",))

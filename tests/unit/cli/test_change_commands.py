@@ -30,11 +30,17 @@ def test_names_and_properties(run: Run, run_json: RunJson, orders: str) -> None:
     assert [(r["namespace"], r["tables"]) for r in listed] == [("more", 0), ("shop", 1)]
     assert run_json("properties", "get", "more", "--namespace") == [{"property": "owner", "value": "ann"}]
     run("properties", "set", "more", "owner=bob", "--namespace")
-    assert run("properties", "remove", "more", "owner", "none", "--namespace").stdout == "more: removed owner\n"
-    assert run("properties", "remove", "more", "owner", "--namespace").stdout == "more: removed nothing\n"
+    told = "more: removed owner; it has no property none\n"
+    assert run("properties", "remove", "more", "owner", "none", "--namespace").stdout == told
     run("properties", "set", "shop.sales", "a=1", "b=x=y", "-m", "why", "-a", "eve")
     assert run_json("properties", "get", "shop.sales", "b") == [{"property": "b", "value": "x=y"}]
-    run("properties", "remove", "shop.sales", "a")
+    gone = run_json("properties", "remove", "shop.sales", "a", "c")
+    assert (gone["removed"], gone["missing"]) == (["a"], ["c"])
+    position = run_json("log", "shop.sales")[0]["position"]
+    assert (
+        run("properties", "remove", "shop.sales", "c").stdout == "shop.sales: removed nothing; it has no property c\n"
+    )
+    assert run_json("log", "shop.sales")[0]["position"] == position
     assert "no property 'a'" in run("properties", "get", "shop.sales", "a", code=1).stderr
     assert "give --yes" in run("namespace", "drop", "more", code=2).stderr
     assert "not empty" in run("namespace", "drop", "shop", "--yes", code=1).stderr

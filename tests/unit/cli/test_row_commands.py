@@ -47,6 +47,12 @@ def test_delete_asks(run: Run, run_json: RunJson, orders: str) -> None:
     assert (told["dry_run"], told["changes"]["deleted-records"], told["totals"]["total-records"]) == (True, 1, 2)
     assert len(run_json("show", orders)) == 3
     assert "nothing to change" in run("delete", orders, "--where", "id = 77").stdout
+    run("branch", "create", orders, "audit")
+    for command in (("delete", orders, "--where", "id = 1", "--dry-run"), ("overwrite", orders, __file__, "--yes")):
+        assert (
+            f"{orders} has no branch 'audti'; did you mean 'audit'?"
+            in run(*command, "--branch", "audti", code=1).stderr
+        )
     done = run_json("delete", orders, "--where", "id = 1", "--yes", "-m", "why", "-a", "eve", "--key", "k")
     assert done["changes"] == {"deleted-records": 1, "deleted-data-files": 1}
     [event] = run_json("log", orders, "--actor", "eve")

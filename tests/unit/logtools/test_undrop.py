@@ -75,8 +75,8 @@ def test_undrop_is_refused_where_the_name_is_taken_or_the_namespace_gone(catalog
     catalog.drop_namespace("ns")
     with pytest.raises(NoSuchNamespaceError):
         catalog.undrop_table("ns.t")
-    with pytest.raises(NoSuchTableError, match=r"no dropped table 'ns\.other'"):
-        catalog.undrop_table("ns.other")
+    with pytest.raises(NoSuchTableError, match=r"no dropped table 'ns\.tt'; did you mean 'ns\.t'\?"):
+        catalog.undrop_table("ns.tt")
     assert catalog.position == end + 3 and catalog.verify().ok
 
 

@@ -16,7 +16,7 @@ from rest_client import SCHEMA, Reply, RestClient, served
 
 import icecore
 from icecore.engine.common.ids import now_ms
-from icecore.engine.errors import NoSuchTableError, NoSuchViewError, ValidationError
+from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, NoSuchViewError, ValidationError
 from icecore.engine.evolution.schema_text import parse_schema
 from icecore.engine.server.auth import access_tokens
 from icecore.engine.server.auth.access_tokens import AccessTokens
@@ -142,6 +142,12 @@ def test_names_that_are_alike_are_told_to_who_may_read_there(
     told = "Table does not exist: people.wanted; did you mean "
     assert asked(rest, here, "GET", other).error[2] == f"{told}'people.wantel'?"
     assert asked(rest, anyone, "GET", other).error[2] == f"{told}'sales.orders.wanted' or 'people.wantel'?"
+    spelt = "Namespace does not exist: sales.order"
+    told = f"{spelt}; did you mean 'sales.orders'?"
+    assert asked(rest, anyone, "GET", "/v1/namespaces/sales%1Forder").error[1:] == ("NoSuchNamespaceException", told)
+    assert asked(rest, here, "GET", "/v1/namespaces?parent=sales%1Forder").error[2] == spelt
+    with pytest.raises(NoSuchNamespaceError, match="did you mean 'people'"):
+        catalog.at(catalog.position).load_namespace_properties("peopel")
     with pytest.raises(NoSuchTableError, match=re.escape(like)):
         catalog.at(catalog.position).load_table("sales.orders.Wanted")
     with pytest.raises(NoSuchViewError, match=r"wantd$"):
