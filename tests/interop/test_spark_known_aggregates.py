@@ -161,7 +161,8 @@ def test_a_frame_counts_its_own_rows_without_a_job(spark: Any, lake: icecore.Cat
         assert counted("filled", cached.count) == (10, True)
         cached.unpersist()
     finally:
-        spark.sparkContext.setJobGroup("", "")
+        for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+            spark.sparkContext.setLocalProperty(name, None)
 
 
 def test_with_deleted_rows_all_count(spark: Any, lake: icecore.Catalog) -> None:
