@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.commit.decide import ProduceSnapshot
@@ -26,7 +27,7 @@ from icecore.engine.maintenance.compaction_groups import CompactionOptions, File
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.file_effects import FileEffects, produce
 from icecore.engine.operations.reusable_files import FileKey, table_shape
-from icecore.engine.spec.content_file import ContentFile, DataFileContent
+from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.storage.file_io import Storage
@@ -128,11 +129,15 @@ class Compaction:
         paths = {p for g in self.groups for p in g.group.paths}
         tasks = at.planner.tasks(at.state, snapshot, TRUE, metadata.schema(), paths=paths)
         by_path = {t.file.file_path: t for t in tasks}
+        later: dict[int | None, set[str]] = {None: set()}
         due: list[tuple[_Written, list[FileScanTask]]] = []
         try:
             for i, written in enumerate(self.groups):
                 live = [by_path[p] for p in written.group.paths if p in by_path]
-                key = _group_key(live, keeps_number)
+                number = written.sequence_number
+                if number is not None and number not in later:
+                    later[number] = _equality_deletes_after(number, at, snapshot)
+                key = _group_key(live, later[number])
                 if live and key != written.key:
                     again = _Written(written.group, key, (), sum(t.file.file_size_in_bytes for t in live))
                     again.sequence_number = snapshot.sequence_number if keeps_number else None
@@ -185,21 +190,28 @@ class Compaction:
         self.groups = [_Written(g.group) for g in self.groups]
 
 
-def _group_key(tasks: Sequence[FileScanTask], keeps_number: bool) -> _Key:
-    """The files read and the deletes on them. Later equality deletes apply to new files that keep a number."""
+def _group_key(tasks: Sequence[FileScanTask], later: Collection[str]) -> _Key:
+    """The files read and the deletes on them, but for `later` ones, which apply to the new files too."""
     return tuple(
         (
             t.file.file_path,
-            tuple(
-                sorted(
-                    (d.file_path, d.content_offset)
-                    for d in t.delete_files
-                    if not (keeps_number and d.content is DataFileContent.EQUALITY_DELETES)
-                )
-            ),
+            tuple(sorted((d.file_path, d.content_offset) for d in t.delete_files if d.file_path not in later)),
         )
         for t in tasks
     )
+
+
+def _equality_deletes_after(number: int, at: PlanContext, snapshot: Snapshot) -> set[str]:
+    """The paths of equality deletes that apply to files of a sequence number. A revert may bring others back."""
+    found: set[str] = set()
+    for listed in at.repository.list_manifests(at.state, snapshot):
+        if listed.manifest.content is ManifestContent.DELETES and listed.manifest.has_live_files:
+            live = at.repository.entries.live(at.state.stream, listed, at.repository.storage_of(at.state))
+            is_equality = pc.equal(live["content"], int(DataFileContent.EQUALITY_DELETES))
+            found.update(
+                live.filter(pc.and_(is_equality, pc.greater(live["sequence_number"], number)))["file_path"].to_pylist()
+            )
+    return found
 
 
 def write_group(

@@ -116,11 +116,11 @@ class Check:
         conflicts += self._told("delete file", "was added or removed", which, filter(concerns, deletes))
         self._raise(conflicts)
 
-    def touched(self, paths: Collection[str], *, ignore_equality_deletes: bool = False, vectors: bool = True) -> None:
+    def touched(self, paths: Collection[str], *, number: int | None = None, vectors: bool = True) -> None:
         """Checks that the data files are still there, and that no delete came for them since.
 
-        Equality deletes don't matter where what takes the files' place keeps their sequence number. `vectors` says
-        that their deletion vectors are to be replaced, so that a rewrite of these matters too.
+        Where what takes the files' place has a sequence `number`, equality deletes after it apply to that too, so they
+        don't matter. `vectors` says that their deletion vectors are to be replaced, so that a rewrite of these matters.
         """
         if not self.is_needed or not paths:
             return
@@ -129,7 +129,7 @@ class Check:
         conflicts = self._told("data file", "was removed", " that this commit touches", missing)
         gone = {m.file_path for m in missing}
         left = [p for p in paths if p not in gone]
-        deletes = changes.deletes_for(left, ignore_equality_deletes=ignore_equality_deletes)
+        deletes = changes.deletes_for(left, number)
         if vectors:
             known = {(d.file_path, d.snapshot_id) for d in deletes}
             found_vectors = changes.concurrent_vectors(left)

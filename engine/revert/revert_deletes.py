@@ -2,7 +2,7 @@
 
 A delete file that goes gives rows back only where the data files that it applied to are still there; one that comes
 back takes them away again only there, and must not meet others. A data file that comes back must meet the very delete
-files that applied to it.
+files that applied to it; its rows may be in a file that goes, so that no row of that may have been deleted since.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def check_deletes(
     known = set(file_keys(change.added).to_pylist())
     left = {key: row for key, row in _by_key(live.deletes).items() if key not in known}
     back, then = _by_key(coming), _by_key(was.deletes)
+    made = _of_branch(repository, after, change.branch)
     if going.num_rows:
-        made = _of_branch(repository, after, change.branch)
         met = _Files.of(made.data).met_by(r for key, r in _by_key(made.deletes).items() if key in known)
         _check_still_there(met, _paths(live.data), change, refuse)
         keys = [row for key, row in left.items() if key not in then and _is_equality(row)]
@@ -97,6 +97,11 @@ def check_deletes(
     differing = [row for key, row in (then | left | back).items() if (key in then) != (key in left or key in back)]
     if differing and _Files.of(returning).met_by(differing):
         raise refuse(f"{change.branch} has other delete files than then, which may apply to its files", ROW_UPDATES)
+    if returning.num_rows:
+        leaving, earlier = _paths(data_of(change.added)), _by_key(made.deletes)
+        later = [row for key, row in left.items() if key not in earlier]
+        if _Files([row for row in _rows(live.data) if row["key"] in leaving]).met_by(later):
+            raise refuse(f"{change.branch} has later deletes of rows in files that it added", ROW_UPDATES)
 
 
 def _check_what_they_meet(

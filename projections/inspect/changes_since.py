@@ -124,8 +124,11 @@ class ChangesSince:
             key_of_interest=path_key("file_path"),
         )
 
-    def deletes_for(self, paths: Collection[str], *, ignore_equality_deletes: bool = False) -> list[ChangedFile]:
-        """The data files among these whose delete files changed, by the rules of scan planning."""
+    def deletes_for(self, paths: Collection[str], number: int | None = None) -> list[ChangedFile]:
+        """The data files among these whose delete files changed, by the rules of scan planning.
+
+        Equality deletes after a sequence `number` are left out.
+        """
         if not paths or not self._manifests_of(ManifestContent.DELETES):
             return []
         assert self.head is not None, "there are manifests"
@@ -134,7 +137,7 @@ class ChangesSince:
 
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             register(connection, "files_of_interest", pa.table({"file_path": pa.array(list(paths), pa.string())}))
-            which = "e.content = 1" if ignore_equality_deletes else "TRUE"
+            which = "TRUE" if number is None else f"e.content = 1 OR e.sequence_number <= {number}"
             sql = query(CONFLICTS, "deletes_and_their_files", entries=table.name, which=which)
             duck.rows(connection, sql)
             kinds = DeleteKinds.of_query(connection, "deletes_and_their_files")

@@ -73,7 +73,7 @@ class Modelled:
                 return
             case "compact":
                 self.table.rewrite_data_files(options={"rewrite-all": "true"})
-                return
+                after = self.live
             case "rewrite deletes":
                 self.table.rewrite_position_delete_files()
                 return

@@ -99,6 +99,23 @@ def test_a_file_that_comes_back_meets_the_deletes_that_it_had(catalog: icecore.C
     assert ids_of(table.refresh()) == [1, 2] and catalog.verify().ok
 
 
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_rows_deleted_since_do_not_come_back(catalog: icecore.Catalog, format_version: int) -> None:
+    """A file that a commit wrote its rows into stays where any of them was deleted by position later (SP2, SP3)."""
+    table = make_table(catalog, format_version=format_version)
+    table.append(rows(1, 2))
+    table.append(rows(3, 4))
+    table.rewrite_data_files(options={"rewrite-all": "true"})
+    compacted = catalog.position
+    table.set_properties({"write.delete.mode": "merge-on-read"})
+    table.delete("id = 2")
+    with pytest.raises(CommitConflictError, match="main has later deletes of rows in files that it added"):
+        catalog.revert(compacted)
+    catalog.revert(catalog.position)
+    catalog.revert(compacted)
+    assert ids_of(table.refresh()) == [1, 2, 3, 4] and len(data_files(table)) == 2
+
+
 def test_later_commits_that_stand_in_the_way_are_named(catalog: icecore.Catalog) -> None:
     """Nothing is written then: files that left, files that came back, other delete files, other properties."""
     table = make_table(catalog)

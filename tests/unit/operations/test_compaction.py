@@ -199,6 +199,22 @@ def test_equality_deletes_after_a_rewrite_that_keeps_the_number(catalog: icecore
     assert ids_of(table) == [2]
 
 
+def test_equality_deletes_that_a_revert_takes_or_brings_back_meanwhile(catalog: icecore.Catalog) -> None:
+    """They keep their old number, so that files which were written before have to be written again."""
+    table = make_table(catalog, format_version=2)
+    table.append(rows(1, 2))
+    table.delete_keys(rows(1).select(["id"]), ["id"])
+    last = catalog.position
+    for left in ([1, 2], [2]):
+        with table.transaction() as transaction:
+            transaction.rewrite_data_files(options=ALL)
+            transaction._pending.part().prepare(transaction._pending.state)
+            last = catalog.revert(last)
+        assert ids_of(table) == left
+        catalog.revert(catalog.position)
+        assert ids_of(table.refresh()) == left
+
+
 def test_partial_progress_makes_several_commits(catalog: icecore.Catalog) -> None:
     """Groups are spread over at most the commits that are asked for."""
     table = make_table(catalog, partition_spec=["id"])
