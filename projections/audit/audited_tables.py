@@ -9,6 +9,7 @@ import pyarrow as pa
 from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.deletion.file_look import FileLooks
 from icecore.engine.errors import IcecoreError
 from icecore.engine.queries.query_limits import Deadline
 from icecore.engine.table.table import Table
@@ -82,6 +83,7 @@ class AuditedTables:
     problems: dict[str, tuple[AuditedTable, IcecoreError]] = field(factory=dict)
     passed_over: frozenset[str] = frozenset()
     sound: set[str] = field(factory=set)
+    looks: FileLooks = field(factory=FileLooks)
     _all: Sequence[AuditedTable] | None = None
     _loaded: dict[str, Table] = field(factory=dict)
 
@@ -93,7 +95,9 @@ class AuditedTables:
 
     def readable(self) -> AuditedTables:
         """The same tables without those that could not be read so far: a store that does not answer takes seconds."""
-        found = AuditedTables(self.listed, self.deadline, self.problems, frozenset(self.problems), self.sound)
+        found = AuditedTables(
+            self.listed, self.deadline, self.problems, frozenset(self.problems), self.sound, self.looks
+        )
         found._all, found._loaded = self._all, self._loaded
         return found
 

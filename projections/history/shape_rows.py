@@ -97,14 +97,19 @@ def ref_history(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:
 
 def _shapes(events: Iterator[Event]) -> Iterator[tuple[Event, Shape, Shape]]:
     folding, shape = TableFold(), Shape(None, {})
+    waiting: list[Event] = []
     for event in events:
-        folding.apply(event)
+        # Most commits only add snapshots: they are folded where a later one needs it.
+        waiting.append(event)
         if event.kind in ev.DELETIONS:
             continue
         before = shape
         if shape.metadata is not None and event.kind == ev.TABLE_COMMITTED and _is_light(event):
             shape = Shape(shape.metadata, _refs_after(event, shape.refs))
         else:
+            for each in waiting:
+                folding.apply(each)
+            waiting.clear()
             state = folding.state()
             assert state is not None, "an event was applied"
             shape = Shape(state.metadata, state.metadata.refs)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 
-import pyarrow.compute as pc
 from attrs import evolve
 
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.formats import arrays
 from icecore.engine.formats.deleted_files import DeletedFile
 from icecore.engine.formats.entry_arrow import METRICS
 from icecore.engine.log.store import MODELS
@@ -127,8 +127,9 @@ def _content_paths(
     """The paths of the live files of each manifest."""
     storage = repository.storage_of(state)
     for entries in repository.entries.canonical_all(state.stream, manifests, storage, _LEFT_OUT):
-        live = entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
-        yield pc.unique(live["file_path"]).to_pylist()
+        live, paths = arrays.to_numbers(entries["status"]) != int(ManifestEntryStatus.DELETED), entries["file_path"]
+        found = paths if live.all() else paths.filter(arrays.booleans(live))
+        yield list(dict.fromkeys(found.to_pylist()))
 
 
 def _content_files(repository: Repository, state: TableState, listed: ListedManifest) -> Iterator[tuple[str, int]]:

@@ -35,10 +35,12 @@ FILE_FAULTS = pa.schema(
 
 def file_faults(of: AuditedRows) -> pa.Table:
     """The rows of `file_faults`: what `verify` finds, without opening files."""
-    stores = dict[str, str | None]()
+    looks = of.tables.looks
 
     def rows(table: Table) -> Iterator[dict[str, Any]]:
-        checked = check_files(of.log.repository, table.state, stores, deep=False, progress=None)
+        if looks.of(of.log.repository, table.state).are_there:
+            return
+        checked = check_files(of.log.repository, table.state, looks.stores, deep=False, progress=None)
         for f in checked.findings:
             said = str(f)
             yield {
@@ -73,7 +75,7 @@ def orphan_files(of: AuditedRows) -> pa.Table:
     def rows(table: Table) -> Iterator[dict[str, Any]]:
         nonlocal is_unsure
         found: list[FoundFile] = []
-        if is_unsure:
+        if is_unsure or of.tables.looks.of(of.log.repository, table.state).are_needed:
             return
         try:
             found = unreferenced_files(of.log.repository, table.state.stream)

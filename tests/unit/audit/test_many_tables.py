@@ -14,6 +14,8 @@ import pytest
 from broken_tables import edit_manifest, healthy, make_all, register, unreadable
 
 import icecore
+from icecore.engine.common.location import local_path
+from icecore.engine.deletion.file_look import FileLook, FileLooks
 from icecore.engine.errors import UnreadableTableWarning
 from icecore.projections.audit.checks import manifest_contents
 from icecore.projections.audit.rules.rule import Scope
@@ -31,7 +33,16 @@ VALUES = pa.table(
         "none": pa.nulls(3, pa.string()),
     }
 )
-TOLD = ["files", "data_files", "delete_files", "all_files", "file_history", "manifest_contents", "problems"]
+TOLD = [
+    "files",
+    "data_files",
+    "delete_files",
+    "all_files",
+    "file_history",
+    "manifest_contents",
+    "problems",
+    "file_faults",
+]
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +81,35 @@ def test_rows_of_many_tables_are_those_of_each(lake: Path, monkeypatch: pytest.M
     together = told(lake)
     for module in (files_of_many, file_history_rows, manifest_contents):
         monkeypatch.setattr(module, "FEW_ENTRIES", -1)
+    monkeypatch.setattr(FileLooks, "of", lambda *_: FileLook())
     assert told(lake) == together
     assert len(together["problems"]) == 2 and all(together.values())
+
+
+def test_one_look_tells_which_tables_files_need_no_search(catalog: icecore.Catalog) -> None:
+    """Only one all of whose files are as they were written, with none beside them."""
+    table = healthy(catalog, "looked_at")
+    repository, state = table._repository, table.state
+
+    def look() -> FileLook:
+        return FileLooks().of(repository, state)
+
+    assert look() == FileLook(are_there=True, are_needed=True)
+    current = Path(local_path(str(state.metadata_location)) or "")
+    beside = current.with_name("stray.parquet")
+    beside.write_bytes(b"")
+    assert look() == FileLook(are_there=True, are_needed=False)
+    # As an event's id, which the log does not know.
+    unlogged = beside.rename(current.with_name("00099-01900000-0000-7000-8000-000000000000.metadata.json"))
+    assert look() == FileLook(are_there=False, are_needed=False)
+    unlogged.unlink()
+    text = current.read_bytes()
+    current.write_bytes(text.replace(b"1", b"2", 1))
+    assert look() == FileLook()
+    current.write_bytes(text + b" ")
+    assert look() == FileLook()
+    current.unlink()
+    assert look() == FileLook()
 
 
 def test_findings_of_many_tables_are_those_of_some(lake: Path) -> None:
