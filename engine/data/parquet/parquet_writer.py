@@ -15,6 +15,7 @@ from icecore.engine.data.arrow.arrow_schema import FIELD_ID_KEY, type_to_arrow
 from icecore.engine.data.file.encoder import Layout
 from icecore.engine.data.file.stored_column import without_hidden_nulls
 from icecore.engine.data.file.stored_form import form_schema, form_table
+from icecore.engine.data.parquet.dictionary_columns import dictionary_columns
 from icecore.engine.data.parquet.parquet_footer import HoldingSink, logical_type, with_logical_types
 from icecore.engine.data.parquet.parquet_options import ParquetOptions
 from icecore.engine.spec.schema import Schema
@@ -79,34 +80,45 @@ class ParquetEncoder:
         self._logical_types = {i: encoded for i, encoded in types.items() if encoded is not None}
         self._holding = HoldingSink(sink) if self._logical_types else None
         self._footers: list[pq.FileMetaData] = []
-        self._writer: Any = pq.ParquetWriter(
-            self._holding or sink,
-            form_schema(self._form, stored.fields),
-            compression=options.codec,
-            compression_level=options.level,
-            store_schema=False,
-            store_decimal_as_integer=True,
-            data_page_size=options.page_size,
-            dictionary_pagesize_limit=options.dictionary_size,
-            write_page_checksum=True,
-            metadata_collector=self._footers,
-        )
-        self._writer.add_key_value_metadata(dict(key_values))
+        self._options = options
+        self._key_values = dict(key_values)
+        self._sink = self._holding or sink
+        self._begun: Any = None
+
+    def _writer(self, rows: pa.Table | None = None) -> Any:
+        """Arrow's writer, which the first rows choose the encodings of."""
+        if self._begun is None:
+            self._begun = pq.ParquetWriter(
+                self._sink,
+                form_schema(self._form, self._stored.fields),
+                compression=self._options.codec,
+                compression_level=self._options.level,
+                store_schema=False,
+                store_decimal_as_integer=True,
+                data_page_size=self._options.page_size,
+                use_dictionary=True if rows is None else dictionary_columns(rows),
+                dictionary_pagesize_limit=self._options.dictionary_size,
+                write_page_checksum=True,
+                metadata_collector=self._footers,
+            )
+            self._begun.add_key_value_metadata(self._key_values)
+        return self._begun
 
     def write(self, rows: pa.Table) -> None:
         """See `Encoder`."""
         rows = without_hidden_nulls(rows, self._stored)
         if self._has_shapes:
             rows = form_table(self._form, rows, self._stored)
-        self._writer.write_table(rows, row_group_size=len(rows))
+        self._writer(rows).write_table(rows, row_group_size=len(rows))
 
     def end(self) -> None:
         """See `Encoder`."""
         if self._holding is None:
-            self._writer.close()
+            self._writer().close()
             return
+        writer = self._writer()
         self._holding.hold()
-        self._writer.close()
+        writer.close()
         self._holding.release(lambda tail: with_logical_types(tail, self._logical_types))
 
     def layout(self) -> Layout:
@@ -118,7 +130,7 @@ class ParquetEncoder:
     def abandon(self) -> None:
         """See `Encoder`."""
         with contextlib.suppress(Exception):
-            self._writer.close()
+            self._begun.close()
 
 
 def _column_sizes(footer: pq.FileMetaData, stored: Schema) -> dict[int, int]:

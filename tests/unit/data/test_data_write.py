@@ -19,6 +19,7 @@ from pyiceberg.io.pyarrow import pyarrow_to_schema
 import icecore.engine.data.write.write_rows as write_module
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema, schema_to_arrow
 from icecore.engine.data.file.schema_mark import schema_mark
+from icecore.engine.data.write.conform import conform
 from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.errors import StorageError, ValidationError
 from icecore.engine.spec.content_file import ContentFile
@@ -160,6 +161,34 @@ def test_many_partitions_keep_few_files_open(tmp_path: Path) -> None:
     assert sum(f.record_count for f in files) == 3000
     assert len({f.file_path for f in files}) == len(files)
     assert files_below(tmp_path / "data") == sorted(f.file_path.split("/data/")[1] for f in files)
+
+
+def test_columns_have_a_dictionary_where_it_is_less_than_their_values(tmp_path: Path) -> None:
+    """What repeats has one, at any depth, in the next row or far away; what hardly does has none."""
+    count = 20_000
+    dice = np.random.default_rng(3)
+    different = pa.array(np.arange(count))
+    few = pa.array([f"n{i % 7}" for i in range(count)])
+    offsets = pa.array(np.arange(count + 1, dtype=np.int32))
+    data = pa.table(
+        {
+            "runs": np.arange(count) // 100,
+            "half": dice.integers(0, count // 2, count),
+            "most": dice.integers(0, 5 * count, count),
+            "uuid": pa.array([i.to_bytes(16, "big") for i in range(count)], pa.uuid()),
+            "nothing": pa.nulls(count, pa.int32()),
+            "st": pa.StructArray.from_arrays([different, few], ["all", "few"]),
+            "li": pa.ListArray.from_arrays(offsets, few),
+            "ma": pa.MapArray.from_arrays(offsets, few, different),
+        }
+    )
+    schema = arrow_to_schema(data.schema)
+    (file,) = write(data, tmp_path, schema)
+    group = pq.read_metadata(local(file)).row_group(0)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    chosen = {c.path_in_schema for c in columns if c.has_dictionary_page}
+    assert chosen == {"runs", "half", "st.few", "li.list.element", "ma.key_value.key"}
+    assert pq.read_table(local(file)).equals(conform(data, schema), check_metadata=False)
 
 
 def test_streams_write_what_tables_write(tmp_path: Path) -> None:

@@ -1,0 +1,74 @@
+"""The choice of columns that a Parquet file stores by a dictionary.
+
+Arrow's writer makes a dictionary of any column, until its size is at a limit. Where values hardly come twice that costs
+time, and more bytes than the values themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
+
+_FEW_ROWS = 1000
+_WINDOWS, _ROWS_OF_A_WINDOW = 10, 500
+# Shares of the rows looked at that are different values: what is in between is told by all rows alone.
+_DIFFERENT, _REPEATED = 0.99, 0.25
+
+
+def dictionary_columns(rows: pa.Table) -> bool | list[str]:
+    """The paths in a Parquet file of the columns for which a dictionary is less than the values; True for all.
+
+    Of many rows parts are looked at first, spread over all of them; few rows are not looked at.
+    """
+    if rows.num_rows < _FEW_ROWS:
+        return True
+    looked_at = _part_of(rows)
+    paths: list[str] = []
+    for i, name in enumerate(rows.column_names):
+        found = {path: _repeats(values) for path, values in _leaves(name, looked_at.column(i).combine_chunks())}
+        if None in found.values() or looked_at is rows:
+            found = {path: _is_less(values) for path, values in _leaves(name, rows.column(i).combine_chunks())}
+        paths.extend(path for path, chosen in found.items() if chosen)
+    return paths
+
+
+def _part_of(rows: pa.Table) -> pa.Table:
+    """Rows of all parts of a table, in runs, since a value may come again only in the next row or only far away."""
+    if rows.num_rows <= _WINDOWS * _ROWS_OF_A_WINDOW:
+        return rows
+    last = rows.num_rows - _ROWS_OF_A_WINDOW
+    starts = [last * i // (_WINDOWS - 1) for i in range(_WINDOWS)]
+    return pa.concat_tables([rows.slice(start, _ROWS_OF_A_WINDOW) for start in starts])
+
+
+def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """The primitive columns inside of a column, by their paths in Parquet, with their values that are not null."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_struct(array.type):
+        for f, child in zip(array.type, struct_children(array), strict=True):
+            yield from _leaves(f"{path}.{f.name}", child)
+    elif pa.types.is_map(array.type):
+        _, keys, values = map_parts(array)
+        yield from _leaves(f"{path}.key_value.key", keys)
+        yield from _leaves(f"{path}.key_value.value", values)
+    elif pa.types.is_list(array.type):
+        yield from _leaves(f"{path}.list.element", list_parts(array)[1])
+    else:
+        yield path, array.drop_null()
+
+
+def _repeats(values: pa.Array) -> bool | None:
+    """Whether values come again, told by some of them; None where these don't tell it."""
+    different = len(values.unique())
+    if different >= _DIFFERENT * len(values):
+        return False
+    return True if different < _REPEATED * len(values) else None
+
+
+def _is_less(values: pa.Array) -> bool:
+    dictionary = values.unique()
+    return bool(dictionary.nbytes + len(values) * len(dictionary).bit_length() / 8 < values.nbytes)
