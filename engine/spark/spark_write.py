@@ -23,7 +23,7 @@ from icecore.engine.spark.progress import ProgressCallback, reporting
 from icecore.engine.spark.pyspark_api import DataFrame
 from icecore.engine.spark.spark_conform import column_name, conform_frame
 from icecore.engine.spark.spark_times import times_from_longs
-from icecore.engine.spark.task_frames import file_prefix_of_task
+from icecore.engine.spark.task_frames import file_prefix_of_task, made_in_tasks
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -77,7 +77,7 @@ def write_frame_files(
         translated_spark_errors(),
         reporting(df.sparkSession, on_progress, f"write {DataLocations.at(location).folder}"),
     ):
-        rows = frame.mapInArrow(task, _RESULT).collect()
+        rows = made_in_tasks(frame, task, _RESULT).collect()
     return [pickle.loads(row.file) for row in rows]
 
 

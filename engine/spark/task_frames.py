@@ -8,10 +8,12 @@ from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
+from attrs import frozen
 
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.worker.archive_importers import forget_archives
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 Item = TypeVar("Item")
@@ -31,6 +33,24 @@ def file_prefix_of_task(prefix: str) -> str:
     return f"{prefix}-{context.partitionId():05d}-{context.taskAttemptId()}"
 
 
+@frozen
+class _Task:
+    """A function of a task's batches, after which its worker is quick to begin the next task."""
+
+    function: Callable[[Batches], Batches]
+
+    def __call__(self, batches: Batches) -> Batches:
+        try:
+            yield from self.function(batches)
+        finally:
+            forget_archives()
+
+
+def made_in_tasks(frame: DataFrame, task: Callable[[Batches], Batches], struct: T.StructType | str) -> DataFrame:
+    """The batches that a function makes of those of each Spark task; `struct` is their type."""
+    return frame.mapInArrow(_Task(task), struct)
+
+
 def mapped(
     session: SparkSession, chunks: Sequence[Sequence[Item]], read: Callable[[list[Item]], Batches], struct: T.StructType
 ) -> DataFrame:
@@ -46,7 +66,7 @@ def mapped(
     # A range has exactly the partitions it is asked for, and a broadcast join keeps them.
     places = session.range(0, len(chunks), 1, len(chunks))
     frame = places.join(F.broadcast(session.createDataFrame(table)), F.col("id") == F.col("place"))
-    return frame.select("payload").mapInArrow(task, struct)
+    return made_in_tasks(frame.select("payload"), task, struct)
 
 
 def chunked(session: SparkSession, items: Sequence[Item], *, per_chunk: int) -> list[Sequence[Item]]:

@@ -29,6 +29,7 @@ from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_write import translated_spark_errors
+from icecore.engine.spark.task_frames import made_in_tasks
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.spec.schema import Schema
 from icecore.projections.distributed_plan.entry_frames import EntryFrames, column_types
@@ -299,4 +300,4 @@ def _with_residuals(files: DataFrame, bound: Expression) -> DataFrame:
             yield from table.select(rest).append_column("residual", texts).to_batches()
 
     fields = [*(known[c] for c in rest), T.StructField("residual", T.StringType())]
-    return files.mapInArrow(told, T.StructType(fields))
+    return made_in_tasks(files, told, T.StructType(fields))

@@ -23,7 +23,7 @@ from icecore.engine.spark.change.written_rows import WrittenRows
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.spark_write import translated_spark_errors
-from icecore.engine.spark.task_frames import chunk_count
+from icecore.engine.spark.task_frames import chunk_count, made_in_tasks
 
 IS_UPDATE = "__icecore_is_update"
 """The column that says whether another row takes the place of a deleted one."""
@@ -66,7 +66,7 @@ def write_positions(
     frame = found.union(target.session.createDataFrame(files)).repartitionById(tasks, chunk)
     frame = frame.sortWithinPartitions(NUMBER, POSITION)
     with translated_spark_errors():
-        answers = frame.mapInArrow(_task(rewrite, may_repeat), _RESULT).collect()
+        answers = made_in_tasks(frame, _task(rewrite, may_repeat), _RESULT).collect()
     out = WrittenRows()
     for answer in answers:
         out += pickle.loads(answer.written)

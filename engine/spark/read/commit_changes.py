@@ -34,7 +34,7 @@ from icecore.engine.spark.read.scan_to_spark import read_tasks
 from icecore.engine.spark.read.stored_arrow import stored_batch
 from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_types import schema_to_spark, shown_type
-from icecore.engine.spark.task_frames import Batches, chunked, mapped
+from icecore.engine.spark.task_frames import Batches, chunked, made_in_tasks, mapped
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import CHANGE_ORDINAL, CHANGE_TYPE, CHANGELOG, COMMIT_SNAPSHOT_ID, POS, ROW_ID
 from icecore.engine.spec.schema import Schema
@@ -146,11 +146,11 @@ class _Comparison:
             return _compared(batches, names, lambda diff: _as_labelled(diff.with_updates(identifiers)))
 
         identifiers = self.identifiers
-        made = made.repartition(tasks, *self.keys(columns)).mapInArrow(changes, struct)
+        made = made_in_tasks(made.repartition(tasks, *self.keys(columns)), changes, struct)
         if self.compute_updates:
             told_by = [c for c in columns if c.field.name in (identifiers or (ROW_ID.name,))]
             keys = [F.col(quote(c.name or "")) for c in told_by]
-            made = made.repartition(tasks, F.col(_ORDINAL), *keys).mapInArrow(updates, struct)
+            made = made_in_tasks(made.repartition(tasks, F.col(_ORDINAL), *keys), updates, struct)
         return made.select(*self.shown_columns())
 
     def keys(self, columns: Sequence[ReadColumn]) -> list[Column]:

@@ -39,7 +39,7 @@ from icecore.engine.spark.rewrite.chunk_rewrite import (
     written_batch,
 )
 from icecore.engine.spark.spark_write import translated_spark_errors
-from icecore.engine.spark.task_frames import Batches, mapped
+from icecore.engine.spark.task_frames import Batches, made_in_tasks, mapped
 from icecore.engine.spec.schema import Schema
 
 _PIECE_BYTES = 32 * MIB
@@ -137,7 +137,7 @@ class RangeRewrite:
         writer = _Writer(self.rewrite, self.orders, schemas, of_file, str(uuid.uuid4()))
         chunks = together(self.session, [c for g in groups for c in g.chunks])
         rows = mapped(self.session, chunks, cutter, _PIECE).repartitionById(total, F.col("file"))
-        frame = rows.sortWithinPartitions("file", "part").mapInArrow(writer, WRITTEN)
+        frame = made_in_tasks(rows.sortWithinPartitions("file", "part"), writer, WRITTEN)
         return collected(frame, self.rewrite, self.on_progress)
 
 
