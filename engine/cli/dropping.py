@@ -6,7 +6,7 @@ import click
 
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.cli.settings import Settings
-from icecore.engine.cli.verbs import agree, change_command, key_option, made_before, risk_options
+from icecore.engine.cli.verbs import agree, change_command, dry_run_option, key_option, made_before, risk_options
 from icecore.engine.deletion.purge_table import Purged
 from icecore.engine.display.output import counted, waiting
 from icecore.engine.display.table_text import TableText
@@ -86,17 +86,19 @@ def unregister(
     )
 
 
-@change_command(shown=("icecore undrop shop.returns -m 'it was none'",))
+@change_command(shown=("icecore undrop shop.returns --dry-run", "icecore undrop shop.returns -m 'it was none'"))
 @click.argument("name")
 @click.option("--view", is_flag=True, help="It was a view.")
 @_POSITION
 @key_option
+@dry_run_option
 def undrop(
     settings: Settings,
     name: str,
     view: bool,
     position: int | None,
     key: str | None,
+    dry_run: bool,
     message: str | None,
     author: str | None,
 ) -> None:
@@ -107,11 +109,12 @@ def undrop(
     with settings.write() as catalog:
         give_back = catalog.undrop_view if view else catalog.undrop_table
         done = made_before(catalog, key)
-        give_back(name, position=position, message=message, author=author, idempotency_key=key)
+        give_back(name, position=position, message=message, author=author, idempotency_key=key, dry_run=dry_run)
         at = catalog.position if done is None else done.position
+    told = "would be" if dry_run else "is"
     settings.print_record(
-        {"name": name, "kind": "view" if view else "table", "position": at},
-        f"{'the view ' if view else ''}{name} is back, as it was when it was dropped",
+        {"name": name, "kind": "view" if view else "table", "position": None if dry_run else at, "dry_run": dry_run},
+        f"{'the view ' if view else ''}{name} {told} back, as it was when it was dropped",
     )
 
 

@@ -452,6 +452,7 @@ def test_what_is_dropped_comes_back_or_goes_for_good(run: Run, run_json: RunJson
     assert "gives it back" in run("drop", orders, code=2).stderr
     run("drop", orders, "--yes", "-m", "by mistake", "-a", "eve")
     assert "Table does not exist" in run("describe", orders, code=1).stderr
+    assert "would be back" in run("undrop", orders, "--dry-run").stdout
     assert "is back" in run("undrop", orders).stdout
     assert "has that name now" in run("purge", orders, "--yes", code=1).stderr
     assert run_json("drop", orders, "-y")["kind"] == "table"
