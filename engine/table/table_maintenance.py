@@ -177,8 +177,8 @@ def rewrite_manifests(
 def maintain(table: TableHandle, **options: Unpack[MetadataOptions]) -> Maintained:
     """All upkeep that a table's properties ask for, step by step, each a commit of its own where it changes something.
 
-    Small data files, and those with many deletes, are rewritten (`write.target-file-size-bytes`), position deletes
-    merged, dangling ones removed, manifests rewritten (`commit.manifest.target-size-bytes`), snapshots expired
+    Position deletes are merged, dangling ones removed, small data files, and those with many deletes, rewritten
+    (`write.target-file-size-bytes`), manifests rewritten (`commit.manifest.target-size-bytes`), snapshots expired
     (`history.expire.*`), and orphan files older than three days deleted. Where `gc.enabled` is false the last two are
     skipped. Raises what the steps raise; those before are done then.
     """
