@@ -20,9 +20,10 @@ from icecore.engine.errors import CorruptFileError
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.reserved import DELETE_PATH_ID
 from icecore.projections.plan.delete_pairs import DeletePairs, numbered
 from icecore.projections.plan.lost_values import alike_partitions
-from icecore.projections.segments.entry_typing import METRIC_PREFIXES, PATH_FIELD_ID
+from icecore.projections.segments.entry_typing import METRIC_PREFIXES
 from icecore.projections.segments.manifest_selection import ManifestSelection
 
 DELETES = "plan/deletes.sql"
@@ -60,7 +61,7 @@ OF_FILES = (
     "content_offset",
     "content_size_in_bytes",
 )
-PATH_BOUNDS = ((f"lower_{PATH_FIELD_ID}", "above_path_bound"), (f"upper_{PATH_FIELD_ID}", "below_path_bound"))
+PATH_BOUNDS = ((f"lower_{DELETE_PATH_ID}", "above_path_bound"), (f"upper_{DELETE_PATH_ID}", "below_path_bound"))
 
 
 @frozen

@@ -10,6 +10,7 @@ from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.promotion import can_promote
+from icecore.engine.spec.reserved import DELETE_PATH_ID, DELETE_POS_ID
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.single_value import US_PER_DAY
 from icecore.engine.spec.transform import VoidTransform
@@ -27,10 +28,9 @@ from icecore.projections.segments.duckdb_types import raw_type
 
 METRIC_PREFIXES = ("lower", "upper", "nulls", "nans", "values")
 """Those of the columns of metrics; there is a column only where some entry has the metric."""
-PATH_FIELD_ID = 2147483546
 POSITION_DELETE_FIELDS = (
-    NestedField(PATH_FIELD_ID, "delete_file_path", StringType(), required=True),
-    NestedField(2147483545, "delete_pos", LongType(), required=True),
+    NestedField(DELETE_PATH_ID, "delete_file_path", StringType(), required=True),
+    NestedField(DELETE_POS_ID, "delete_pos", LongType(), required=True),
 )
 _LATEST_FORMAT = 3
 

@@ -22,15 +22,19 @@ from icecore.engine.data.read.promote import check_readable, promoted
 from icecore.engine.data.variant.variant_shredding import check_variant, read_variants
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.spec.content_file import ContentFile, FileFormat
+from icecore.engine.spec.reserved import (
+    DELETED,
+    FILE,
+    LAST_UPDATED_SEQUENCE_NUMBER,
+    PARTITION_ID,
+    POS,
+    ROW_ID,
+    SPEC_ID,
+)
 from icecore.engine.spec.types import ListType, MapType, NestedField, PrimitiveType, StructType, Type, VariantType
 
-FILE_ID = 2147483646
-POS_ID = 2147483645
-DELETED_ID = 2147483644
-SPEC_ID_ID = 2147483643
-PARTITION_ID = 2147483642
-ROW_ID_ID = 2147483540
-LAST_UPDATED_ID = 2147483539
+FILE_ID, POS_ID, DELETED_ID, SPEC_ID_ID = (f.field_id for f in (FILE, POS, DELETED, SPEC_ID))
+ROW_ID_ID, LAST_UPDATED_ID = ROW_ID.field_id, LAST_UPDATED_SEQUENCE_NUMBER.field_id
 FIRST_RESERVED_ID = 2147483448
 
 
@@ -130,20 +134,20 @@ class Resolver:
 
     def _reserved(self, field: NestedField, found: tuple[FileField, ...]) -> Node:
         match field.field_id:
-            case i if i == FILE_ID:
+            case FILE.field_id:
                 return Constant(field.field_type, self.file.file_path)
-            case i if i == POS_ID:
+            case POS.field_id:
                 return Position()
-            case i if i == DELETED_ID:
+            case DELETED.field_id:
                 # Of deleted rows it is set to true afterwards.
                 return Constant(field.field_type, False)
             case i if i == PARTITION_ID:
                 return Constant(field.field_type, self.partition)
-            case i if i == SPEC_ID_ID:
+            case SPEC_ID.field_id:
                 return Constant(field.field_type, self.file.spec_id)
-            case i if i == ROW_ID_ID:
+            case ROW_ID.field_id:
                 return Inherited(self._stored(field, found), self.file.first_row_id, by_position=True)
-            case i if i == LAST_UPDATED_ID:
+            case LAST_UPDATED_SEQUENCE_NUMBER.field_id:
                 has_row_ids = self.file.first_row_id is not None
                 number = self.data_sequence_number if has_row_ids else None
                 return Inherited(self._stored(field, found), number, by_position=False)

@@ -14,9 +14,9 @@ from attrs import field, frozen
 from icecore.engine.data.read.deletion_vector import BLOB_TYPE, Positions, bitmap_of, encode_deletion_vector
 from icecore.engine.formats.puffin import Blob, write_puffin
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
+from icecore.engine.spec.reserved import POS
 from icecore.engine.storage.file_io import Storage
 
-ROW_POSITION_ID = 2147483645
 UNKNOWN_UNTIL_COMMIT = -1
 
 
@@ -64,7 +64,7 @@ def write_deletion_vectors(storage: Storage, location: str, deletes: Mapping[str
 def _blob(path: str, bitmap: pyroaring.BitMap64) -> Blob:
     return Blob(
         BLOB_TYPE,
-        (ROW_POSITION_ID,),
+        (POS.field_id,),
         UNKNOWN_UNTIL_COMMIT,
         UNKNOWN_UNTIL_COMMIT,
         encode_deletion_vector(bitmap),

@@ -18,7 +18,6 @@ from icecore.engine.data.read.column_resolution import (
     DELETED_ID,
     FILE_ID,
     LAST_UPDATED_ID,
-    PARTITION_ID,
     POS_ID,
     ROW_ID_ID,
     SPEC_ID_ID,
@@ -53,7 +52,7 @@ from icecore.engine.spark.spark_paths import shown_path, spark_path
 from icecore.engine.spark.spark_sql_text import quote, text_literal
 from icecore.engine.spark.spark_types import stored_type
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, without_metrics
-from icecore.engine.spec.reserved import partition_struct
+from icecore.engine.spec.reserved import PARTITION_ID, partition_struct
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import NestedField, StructType, Type, children
 

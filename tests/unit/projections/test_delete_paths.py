@@ -16,10 +16,10 @@ from core_tables import ids_of, make_table, rows
 import icecore
 from icecore.engine.common.location import location_key
 from icecore.engine.formats.entry_arrow import path_keys
+from icecore.engine.spec.reserved import DELETE_PATH_ID
 from icecore.projections.plan.plan_deletes import path_bounds, path_key, plain_bounds
-from icecore.projections.segments.entry_typing import PATH_FIELD_ID
 
-LOWER, UPPER = f"lower_{PATH_FIELD_ID}", f"upper_{PATH_FIELD_ID}"
+LOWER, UPPER = f"lower_{DELETE_PATH_ID}", f"upper_{DELETE_PATH_ID}"
 ROOTS = ("", "/", "//", "file:", "file:/", "file:///", "s3://b/", "s3://bu/", "s3://b", "s3a://b/", "s3:", "S3://b/")
 TAILS = ("", "a", "a/b", "b", "u/a")
 PATHS = sorted({root + tail for root, tail in product(ROOTS, TAILS)})
