@@ -6,7 +6,7 @@ added and no branch moves. With `wap.branch` the commit goes to that branch inst
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.properties.table_properties import WAP_ENABLED
@@ -53,12 +53,12 @@ def staged_snapshot(metadata: TableMetadata, wap_id: str) -> Snapshot:
     return found[0]
 
 
-def check_unpublished(metadata: TableMetadata, source: Snapshot) -> str | None:
-    """The id that a snapshot was staged under, if any. Raises ValidationError where it was published already."""
+def check_unpublished(ancestors: Iterable[Snapshot], source: Snapshot) -> str | None:
+    """The id that a snapshot was staged under, if any. Raises ValidationError where one of main's has it already."""
     wap_id = (source.summary or {}).get(WAP_ID)
     if not wap_id:
         return None
-    for ancestor in metadata.ancestors(metadata.current_snapshot_id):
+    for ancestor in ancestors:
         summary = ancestor.summary or {}
         if wap_id in (summary.get(WAP_ID), summary.get(PUBLISHED_WAP_ID)):
             raise ValidationError(f"the {WAP_ID} {wap_id!r} was published already, in snapshot {ancestor.snapshot_id}")

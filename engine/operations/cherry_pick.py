@@ -6,7 +6,7 @@ else only fast-forwards. Spec: Appendix F (L5: source-snapshot-id, published-wap
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,8 @@ from attrs import frozen
 
 from icecore.engine.commit.decide import ChangeMetadata, Command, ProduceSnapshot, StaleRemovals
 from icecore.engine.errors import ValidationError
+from icecore.engine.events.event import TABLE_ADOPTED, TABLE_COMMITTED
+from icecore.engine.events.event_updates import table_updates
 from icecore.engine.evolution.manage_snapshots import CherryPick, move_main
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
 from icecore.engine.metadata.write_audit_publish import PUBLISHED_WAP_ID, check_unpublished
@@ -23,7 +25,7 @@ from icecore.engine.operations.replace_partitions import REPLACE_PARTITIONS
 from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation, Snapshot
-from icecore.engine.spec.updates.table_update import TableUpdate
+from icecore.engine.spec.updates.table_update import AddSnapshot, TableUpdate
 
 SOURCE_SNAPSHOT_ID = "source-snapshot-id"
 _INHERITED = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
@@ -46,7 +48,8 @@ class PickSnapshot:
         source, head = self.pick.source(metadata), metadata.current_snapshot()
         is_append = source.operation == Operation.APPEND
         is_replace = source.operation == Operation.OVERWRITE and _replaces_partitions(source)
-        wap_id = check_unpublished(metadata, source) if is_append or is_replace else None
+        ancestors = _ancestors(at, source)
+        wap_id = check_unpublished(ancestors, source) if is_append or is_replace else None
         if source.parent_snapshot_id == (head.snapshot_id if head else None):
             return _fast_forward(source)
         if not is_append and not is_replace:
@@ -54,7 +57,7 @@ class PickSnapshot:
                 f"snapshot {source.snapshot_id} ({source.operation}) can't be picked: it is no append or overwrite of "
                 f"partitions, and its parent is not the head of main"
             )
-        _check_not_there(metadata, source)
+        _check_not_there(ancestors, source)
         added = _entries(at, source, ManifestEntryStatus.ADDED)
         removed = _entries(at, source, ManifestEntryStatus.DELETED)
         if pc.any(pc.not_equal(added["content"], int(DataFileContent.DATA))).as_py():
@@ -65,7 +68,7 @@ class PickSnapshot:
         effects = FileEffects(by_position=False, gone=gone)
         again = sorted(set(added["file_path"].to_pylist()) - set(gone))
         if present := live_among(again, at.repository, at.state, head):
-            # Its pick may be of a snapshot that has expired since, which told of it.
+            # Files may come to main without a pick.
             raise ValidationError(
                 f"snapshot {source.snapshot_id} can't be picked: files of it are in main already, as {present[0]}"
             )
@@ -104,8 +107,27 @@ def _replaces_partitions(snapshot: Snapshot) -> bool:
     return (snapshot.summary or {}).get(REPLACE_PARTITIONS, "false").lower() == "true"
 
 
-def _check_not_there(metadata: TableMetadata, source: Snapshot) -> None:
-    for ancestor in metadata.ancestors(metadata.current_snapshot_id):
+def _ancestors(at: PlanContext, source: Snapshot) -> list[Snapshot]:
+    """The snapshots that main was built on, newest first: those since the source have their place after they expired.
+
+    Raises MissingArchiveError.
+    """
+    metadata, store = at.state.metadata, at.repository.store
+    found = list(metadata.ancestors(metadata.current_snapshot_id))
+    parent = found[-1].parent_snapshot_id if found else None
+    if parent is None:
+        return found
+    since = store.filtered_events(stream=at.state.stream, after=store.position_at(source.timestamp_ms - 1))
+    updates = (u for e in since if e.kind in (TABLE_COMMITTED, TABLE_ADOPTED) for u in table_updates(e))
+    added = {u.snapshot.snapshot_id: u.snapshot for u in updates if isinstance(u, AddSnapshot)}
+    while parent in added:
+        found.append(added.pop(parent))
+        parent = found[-1].parent_snapshot_id
+    return found
+
+
+def _check_not_there(ancestors: Iterable[Snapshot], source: Snapshot) -> None:
+    for ancestor in ancestors:
         if ancestor.snapshot_id == source.snapshot_id:
             raise ValidationError(f"snapshot {source.snapshot_id} can't be picked: it is an ancestor of main already")
         if (ancestor.summary or {}).get(SOURCE_SNAPSHOT_ID) == str(source.snapshot_id):
