@@ -14,18 +14,17 @@ from attrs import frozen
 
 from icecore.engine.commit.decide import ChangeMetadata, Command, ProduceSnapshot, StaleRemovals
 from icecore.engine.errors import ValidationError
-from icecore.engine.events.event import TABLE_ADOPTED, TABLE_COMMITTED
-from icecore.engine.events.event_updates import table_updates
 from icecore.engine.evolution.manage_snapshots import CherryPick, move_main
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
 from icecore.engine.metadata.write_audit_publish import PUBLISHED_WAP_ID, check_unpublished
 from icecore.engine.operations.action import PlanContext
 from icecore.engine.operations.file_effects import FileEffects, live_among, removals_of
 from icecore.engine.operations.replace_partitions import REPLACE_PARTITIONS
+from icecore.engine.repository.ancestors import ancestors_since
 from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation, Snapshot
-from icecore.engine.spec.updates.table_update import AddSnapshot, TableUpdate
+from icecore.engine.spec.updates.table_update import TableUpdate
 
 SOURCE_SNAPSHOT_ID = "source-snapshot-id"
 _INHERITED = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
@@ -48,7 +47,8 @@ class PickSnapshot:
         source, head = self.pick.source(metadata), metadata.current_snapshot()
         is_append = source.operation == Operation.APPEND
         is_replace = source.operation == Operation.OVERWRITE and _replaces_partitions(source)
-        ancestors = _ancestors(at, source)
+        before_source = at.repository.store.position_at(source.timestamp_ms - 1)
+        ancestors = list(ancestors_since(at.repository, at.state, metadata.current_snapshot_id, before_source))
         wap_id = check_unpublished(ancestors, source) if is_append or is_replace else None
         if source.parent_snapshot_id == (head.snapshot_id if head else None):
             return _fast_forward(source)
@@ -105,25 +105,6 @@ def _fast_forward(source: Snapshot) -> ChangeMetadata:
 
 def _replaces_partitions(snapshot: Snapshot) -> bool:
     return (snapshot.summary or {}).get(REPLACE_PARTITIONS, "false").lower() == "true"
-
-
-def _ancestors(at: PlanContext, source: Snapshot) -> list[Snapshot]:
-    """The snapshots that main was built on, newest first: those since the source have their place after they expired.
-
-    Raises MissingArchiveError.
-    """
-    metadata, store = at.state.metadata, at.repository.store
-    found = list(metadata.ancestors(metadata.current_snapshot_id))
-    parent = found[-1].parent_snapshot_id if found else None
-    if parent is None:
-        return found
-    since = store.filtered_events(stream=at.state.stream, after=store.position_at(source.timestamp_ms - 1))
-    updates = (u for e in since if e.kind in (TABLE_COMMITTED, TABLE_ADOPTED) for u in table_updates(e))
-    added = {u.snapshot.snapshot_id: u.snapshot for u in updates if isinstance(u, AddSnapshot)}
-    while parent in added:
-        found.append(added.pop(parent))
-        parent = found[-1].parent_snapshot_id
-    return found
 
 
 def _check_not_there(ancestors: Iterable[Snapshot], source: Snapshot) -> None:

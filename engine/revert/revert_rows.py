@@ -21,6 +21,7 @@ from icecore.engine.events.event_updates import table_updates
 from icecore.engine.events.manifest_changes import changes_of
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, path_keys, with_status
 from icecore.engine.metadata.fold import TableState
+from icecore.engine.repository.ancestors import ancestors_since
 from icecore.engine.repository.repository import Repository
 from icecore.engine.revert.branch_files import ROW_UPDATES, BranchChange, LiveFiles, data_of, deletes_of
 from icecore.engine.revert.revert_deletes import check_deletes
@@ -112,6 +113,7 @@ def undo_rows(
         raise refuse(f"{_files(gone)} that it added left {change.branch} since", ROW_UPDATES)
     if back := live.present(removed):
         raise refuse(f"{_files(back)} that it removed came back to {change.branch} since", ROW_UPDATES)
+    _check_built_upon(repository, change.branch, after, now, refuse)
     if len(removed):
         _check_there(repository, change, now, refuse)
     check_deletes(repository, change, before, after, live, refuse)
@@ -141,6 +143,16 @@ def _operation(change: BranchChange) -> Operation:
 def _files(keys: Iterable[str]) -> str:
     some = [k.partition("\x00")[0] for k in keys]
     return f"{len(some)} files ({some[0]}, ...)" if len(some) > 1 else f"the file {some[0]}"
+
+
+def _check_built_upon(repository: Repository, branch: str, after: TableState, now: TableState, refuse: Refuse) -> None:
+    """The branch has the commit in its history: else rows that it removed may be there, in other files by now."""
+    made, head = (state.metadata.refs.get(branch) for state in (after, now))
+    if made is None or head is None:
+        return
+    ancestors = ancestors_since(repository, now, head.snapshot_id, after.position - 1)
+    if all(s.snapshot_id != made.snapshot_id for s in ancestors):
+        raise refuse(f"{branch} was set to a snapshot without it since", ROW_UPDATES)
 
 
 def _check_there(repository: Repository, change: BranchChange, now: TableState, refuse: Refuse) -> None:
