@@ -13,6 +13,8 @@ import pyarrow as pa
 from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
 
 _FEW_ROWS = 1000
+_MANY_BYTES = 2**30
+"""More may not fit into one array of strings."""
 _WINDOWS, _ROWS_OF_A_WINDOW = 10, 500
 # Shares of the rows looked at that are different values: what is in between is told by all rows alone.
 _DIFFERENT, _REPEATED = 0.99, 0.25
@@ -21,9 +23,9 @@ _DIFFERENT, _REPEATED = 0.99, 0.25
 def dictionary_columns(rows: pa.Table) -> bool | list[str]:
     """The paths in a Parquet file of the columns for which a dictionary is less than the values; True for all.
 
-    Of many rows parts are looked at first, spread over all of them; few rows are not looked at.
+    Of many rows parts are looked at first, spread over all of them; few rows, or very many, are not looked at.
     """
-    if rows.num_rows < _FEW_ROWS:
+    if rows.num_rows < _FEW_ROWS or rows.nbytes > _MANY_BYTES:
         return True
     looked_at = _part_of(rows)
     paths: list[str] = []
@@ -63,12 +65,24 @@ def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 def _repeats(values: pa.Array) -> bool | None:
     """Whether values come again, told by some of them; None where these don't tell it."""
-    different = len(values.unique())
-    if different >= _DIFFERENT * len(values):
+    different = _different(values)
+    if different is None:
+        return True
+    if len(different) >= _DIFFERENT * len(values):
         return False
-    return True if different < _REPEATED * len(values) else None
+    return True if len(different) < _REPEATED * len(values) else None
 
 
 def _is_less(values: pa.Array) -> bool:
-    dictionary = values.unique()
-    return bool(dictionary.nbytes + len(values) * len(dictionary).bit_length() / 8 < values.nbytes)
+    dictionary = _different(values)
+    return dictionary is None or bool(
+        dictionary.nbytes + len(values) * len(dictionary).bit_length() / 8 < values.nbytes
+    )
+
+
+def _different(values: pa.Array) -> pa.Array | None:
+    """The values that differ; None where Arrow can't compare values of their type."""
+    try:
+        return values.unique()
+    except pa.ArrowNotImplementedError:
+        return None
