@@ -47,8 +47,8 @@ class PickSnapshot:
         source, head = self.pick.source(metadata), metadata.current_snapshot()
         is_append = source.operation == Operation.APPEND
         is_replace = source.operation == Operation.OVERWRITE and _replaces_partitions(source)
-        before_source = at.repository.store.position_at(source.timestamp_ms - 1)
-        ancestors = list(ancestors_since(at.repository, at.state, metadata.current_snapshot_id, before_source))
+        # Of all of the log, as the time of a snapshot is what its writer's clock said.
+        ancestors = list(ancestors_since(at.repository, at.state, metadata.current_snapshot_id, 0))
         wap_id = check_unpublished(ancestors, source) if is_append or is_replace else None
         if source.parent_snapshot_id == (head.snapshot_id if head else None):
             return _fast_forward(source)
@@ -118,7 +118,10 @@ def _check_not_there(ancestors: Iterable[Snapshot], source: Snapshot) -> None:
 
 
 def _check_partitions(at: PlanContext, source: Snapshot, added: pa.Table) -> None:
-    """Raises ValidationError where a snapshot since the source's parent added files to a partition it replaces."""
+    """Raises ValidationError where a snapshot since the source's parent added files to a partition it replaces.
+
+    One that has expired may have.
+    """
     metadata = at.state.metadata
     parent = source.parent_snapshot_id
     if parent is not None and not metadata.is_ancestor(parent, metadata.current_snapshot_id):
@@ -126,16 +129,22 @@ def _check_partitions(at: PlanContext, source: Snapshot, added: pa.Table) -> Non
             f"snapshot {source.snapshot_id} can't be picked: it overwrites partitions, and its parent {parent} is not "
             f"an ancestor of main"
         )
-    replaced = set(_partitions(added))
+    replaced, before = set(_partitions(added)), metadata.current_snapshot_id
     for snapshot in metadata.ancestors(metadata.current_snapshot_id):
         if snapshot.snapshot_id == parent:
             return
+        before = snapshot.parent_snapshot_id
         since = _entries(at, snapshot, ManifestEntryStatus.ADDED)
         if not replaced.isdisjoint(_partitions(since)):
             raise ValidationError(
                 f"snapshot {source.snapshot_id} can't be picked: snapshot {snapshot.snapshot_id} added files to a "
                 f"partition that it replaces"
             )
+    if before is not None:
+        raise ValidationError(
+            f"snapshot {source.snapshot_id} can't be picked: it overwrites partitions, and snapshots of main since "
+            f"have expired, as {before}"
+        )
 
 
 def _partitions(entries: pa.Table) -> Iterator[tuple[int, tuple[object, ...]]]:

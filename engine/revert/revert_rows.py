@@ -8,7 +8,8 @@ and deletion vectors go and come back likewise, where the data files that they a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -113,9 +114,10 @@ def undo_rows(
         raise refuse(f"{_files(gone)} that it added left {change.branch} since", ROW_UPDATES)
     if back := live.present(removed):
         raise refuse(f"{_files(back)} that it removed came back to {change.branch} since", ROW_UPDATES)
-    _check_built_upon(repository, change.branch, after, now, refuse)
+    later = _built_upon(repository, change.branch, before, after, now, refuse)
     if len(removed):
         _check_there(repository, change, now, refuse)
+        _check_not_rewritten(repository, change, after, later, refuse)
     check_deletes(repository, change, before, after, live, refuse)
     return ProduceSnapshot(
         _operation(change),
@@ -145,14 +147,39 @@ def _files(keys: Iterable[str]) -> str:
     return f"{len(some)} files ({some[0]}, ...)" if len(some) > 1 else f"the file {some[0]}"
 
 
-def _check_built_upon(repository: Repository, branch: str, after: TableState, now: TableState, refuse: Refuse) -> None:
-    """The branch has the commit in its history: else rows that it removed may be there, in other files by now."""
+def _built_upon(
+    repository: Repository, branch: str, before: TableState, after: TableState, now: TableState, refuse: Refuse
+) -> frozenset[int]:
+    """The snapshots of the branch since the commit, which it has in its history.
+
+    Else rows that it removed may be there, in other files by now.
+    """
     made, head = (state.metadata.refs.get(branch) for state in (after, now))
     if made is None or head is None:
-        return
-    ancestors = ancestors_since(repository, now, head.snapshot_id, after.position - 1)
-    if all(s.snapshot_id != made.snapshot_id for s in ancestors):
-        raise refuse(f"{branch} was set to a snapshot without it since", ROW_UPDATES)
+        return frozenset()
+    found = list[int]()
+    for ancestor in ancestors_since(repository, now, head.snapshot_id, before.position):
+        if ancestor.snapshot_id == made.snapshot_id:
+            return frozenset(found)
+        found.append(ancestor.snapshot_id)
+    raise refuse(f"{branch} was set to a snapshot without it since", ROW_UPDATES)
+
+
+def _check_not_rewritten(
+    repository: Repository, change: BranchChange, after: TableState, later: Collection[int], refuse: Refuse
+) -> None:
+    """No file that comes back did so before, and had its rows written to other files then."""
+    removed, added = set(file_keys(change.removed).to_pylist()), set(file_keys(change.added).to_pylist())
+    for event in repository.store.filtered_events(stream=after.stream, after=after.position) if later else ():
+        if changes_of(event.payload, event.position).keys().isdisjoint(later):
+            continue
+        changes = list[BranchChange]()
+        with contextlib.suppress(ValidationError):
+            changes = net_changes(repository, [event])
+        for since in changes:
+            again = removed.intersection(file_keys(since.removed).to_pylist())
+            if again and not added.issuperset(file_keys(data_of(since.added)).to_pylist()):
+                raise refuse(f"{_files(sorted(again))} that it removed came back and was rewritten since", ROW_UPDATES)
 
 
 def _check_there(repository: Repository, change: BranchChange, now: TableState, refuse: Refuse) -> None:

@@ -95,6 +95,9 @@ def ref_history(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:
     return history_rows(log, table, REF_HISTORY, refs)
 
 
+_MOST_WAITING = 1_000
+
+
 def _shapes(events: Iterator[Event]) -> Iterator[tuple[Event, Shape, Shape]]:
     folding, shape = TableFold(), Shape(None, {})
     waiting: list[Event] = []
@@ -104,12 +107,14 @@ def _shapes(events: Iterator[Event]) -> Iterator[tuple[Event, Shape, Shape]]:
         if event.kind in ev.DELETIONS:
             continue
         before = shape
-        if shape.metadata is not None and event.kind == ev.TABLE_COMMITTED and _is_light(event):
-            shape = Shape(shape.metadata, _refs_after(event, shape.refs))
-        else:
+        is_light = shape.metadata is not None and event.kind == ev.TABLE_COMMITTED and _is_light(event)
+        if not is_light or len(waiting) >= _MOST_WAITING:
             for each in waiting:
                 folding.apply(each)
             waiting.clear()
+        if is_light:
+            shape = Shape(shape.metadata, _refs_after(event, shape.refs))
+        else:
             state = folding.state()
             assert state is not None, "an event was applied"
             shape = Shape(state.metadata, state.metadata.refs)

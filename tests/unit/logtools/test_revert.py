@@ -139,6 +139,35 @@ def test_what_a_branch_was_rolled_back_from_is_not_undone_again(catalog: icecore
     assert ids_of(table.refresh()) == [1, 2, 4, 5]
 
 
+def test_files_that_came_back_and_were_rewritten_do_not_come_back_again(catalog: icecore.Catalog) -> None:
+    """Their rows are in other files; a commit whose undoing was undone can be undone again, though."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.append(rows(2))
+    table.delete("id = 2")
+    deleted = catalog.position
+    for position in (deleted, deleted + 1, deleted):
+        catalog.revert(position)
+    assert ids_of(table.refresh()) == [1, 2]
+    table.rewrite_data_files(options={"rewrite-all": "true"})
+    with pytest.raises(CommitConflictError, match="came back and was rewritten since"):
+        catalog.revert(deleted)
+    assert ids_of(table.refresh()) == [1, 2]
+
+
+def test_a_range_is_undone_though_its_first_snapshots_expired(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.append(rows(2))
+    appended = catalog.position
+    table.set_properties({"a": "b"})
+    table.append(rows(3))
+    table.append(rows(4))
+    table.maintenance.expire_snapshots().by_ids([s.snapshot_id for s in table.snapshots()[:-1]]).commit()
+    catalog.revert(appended, through=appended + 1)
+    assert ids_of(table.refresh()) == [1, 3, 4] and "a" not in table.properties
+
+
 def test_later_commits_that_stand_in_the_way_are_named(catalog: icecore.Catalog) -> None:
     """Nothing is written then: files that left, files that came back, other delete files, other properties."""
     table = make_table(catalog)

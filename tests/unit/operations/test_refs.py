@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from core_tables import ids_of, make_table, peer_ids, rows
+from core_tables import ids_of, make_table, peer_ids, pyiceberg_catalog, rows
 
 import icecore
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
@@ -166,6 +168,42 @@ def test_an_overwrite_of_partitions_is_picked(catalog: icecore.Catalog, version:
     with pytest.raises(ValidationError, match="partition that it replaces"):
         table.manage_snapshots().publish("w2").commit()
     assert catalog.verify().problems == ()
+
+
+def test_an_overwrite_of_partitions_is_not_picked_where_history_expired(catalog: icecore.Catalog) -> None:
+    """A snapshot that added files to its partition may be among those that are gone."""
+    table = catalog.create_table("ns.t", PARTS, partition_spec=["kind"], properties=WAP)
+    table.dynamic_partition_overwrite(parts((1, "a")), snapshot_properties={"wap.id": "w1"})
+    table.append(parts((2, "a")))
+    first = head(table).snapshot_id
+    table.append(parts((3, "b")))
+    table.maintenance.expire_snapshots().by_ids([first]).commit()
+    with pytest.raises(ValidationError, match=f"have expired, as {first}"):
+        table.manage_snapshots().publish("w1").commit()
+    assert ids_of(table) == [2, 3]
+
+
+def test_a_pick_is_seen_whatever_the_clock_of_its_source_said(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.manage_snapshots().create_branch(head(table).snapshot_id, "dev").commit()
+    with monkeypatch.context() as ahead, contextlib.closing(pyiceberg_catalog(catalog.path)) as peer:
+        of_peer = peer.load_table("ns.t")
+        now = time.time()
+        ahead.setattr(time, "time", lambda: now + 3600)
+        ahead.setattr(time, "time_ns", lambda: int((now + 3600) * 1e9))
+        of_peer.append(rows(2), branch="dev")
+    table.append(rows(3))
+    source = table.refs()["dev"].snapshot_id
+    table.manage_snapshots().cherry_pick(source).commit()
+    picked = head(table).snapshot_id
+    table.append(rows(4))
+    table.rewrite_data_files(options={"rewrite-all": "true"})
+    table.maintenance.expire_snapshots().by_ids([picked]).commit()
+    with pytest.raises(ValidationError, match=f"it was, as snapshot {picked}"):
+        table.manage_snapshots().cherry_pick(source).commit()
 
 
 def test_a_pick_is_planned_again_on_a_moved_branch(catalog: icecore.Catalog) -> None:
