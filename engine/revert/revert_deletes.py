@@ -2,7 +2,8 @@
 
 A delete file that goes gives rows back only where the data files that it applied to are still there; one that comes
 back takes them away again only there, and must not meet others. A data file that comes back must meet the very delete
-files that applied to it; its rows may be in a file that goes, so that no row of that may have been deleted since.
+files that applied to it. Rows that come back, with either, may be those of a file that goes as they were before an
+update, so that no row of that file may have been deleted since.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def check_deletes(
     differing = [row for key, row in (then | left | back).items() if (key in then) != (key in left or key in back)]
     if differing and _Files.of(returning).met_by(differing):
         raise refuse(f"{change.branch} has other delete files than then, which may apply to its files", ROW_UPDATES)
-    if returning.num_rows:
+    if returning.num_rows or going.num_rows:
         leaving, earlier = _paths(data_of(change.added)), _by_key(made.deletes)
         later = [row for key, row in left.items() if key not in earlier]
         if _Files([row for row in _rows(live.data) if row["key"] in leaving]).met_by(later):

@@ -14,6 +14,7 @@ from icecore.engine.data.read.read_tasks import DeleteCache, read_task
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.spark.spark_types import schema_to_spark
+from icecore.engine.spark.worker.archive_importers import forget_archives
 from icecore.engine.spark_source.shown_arrow import shown_batch, spark_arrow_schema
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
@@ -41,6 +42,12 @@ class RowReader:
 
     def batches(self, tasks: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:
         """The rows of the tasks that are not deleted and that satisfy the residuals."""
+        try:
+            yield from self._batches(tasks)
+        finally:
+            forget_archives()
+
+    def _batches(self, tasks: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:
         wanted = schema_to_arrow(self.projection, with_ids=False)
         shown = spark_arrow_schema(schema_to_spark(self.projection))
         deletes = DeleteCache()

@@ -15,6 +15,7 @@ from icecore.engine.spark.name_rule import CASE_SENSITIVE, says_true
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_conform import check_conforms
 from icecore.engine.spark.task_frames import file_prefix_of_task
+from icecore.engine.spark.worker.archive_importers import forget_archives
 from icecore.engine.spark_source.store_assignment import assigned
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
@@ -92,4 +93,5 @@ class TaskFiles:
             file_prefix=file_prefix_of_task(self.prefix),
             sort_order=self.sort_order,
         )
+        forget_archives()
         return FilesMessage(tuple(files), context.getLocalProperty(_QUERY))

@@ -107,6 +107,8 @@ class Modelled:
             return False
         self.table.refresh()
         after = {u: i for u, i in self.live.items() if u not in gave} | took
+        if gave and took:
+            assert gave.keys() <= self.live.keys(), "rows that were updated and then deleted came back"
         self.learn(self.catalog.position, after)
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from core_tables import ids_of, local, make_table, peer_ids, rows, store_of
 
@@ -114,6 +115,22 @@ def test_rows_deleted_since_do_not_come_back(catalog: icecore.Catalog, format_ve
     catalog.revert(catalog.position)
     catalog.revert(compacted)
     assert ids_of(table.refresh()) == [1, 2, 3, 4] and len(data_files(table)) == 2
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_a_row_that_was_updated_and_then_deleted_does_not_come_back(catalog: icecore.Catalog, mode: str) -> None:
+    """An update is undone, in either mode, only while the rows that it wrote are all there."""
+    modes = {"write.update.mode": mode, "write.delete.mode": "merge-on-read"}
+    table = make_table(catalog, format_version=2, properties=modes)
+    table.append(rows(1, 2, 3))
+    table.upsert(rows(1, 2).set_column(1, "name", pa.array(["x", "y"])), ["id"])
+    updated = catalog.position
+    table.delete("id = 1")
+    with pytest.raises(CommitConflictError, match="main has later deletes of rows in files that it added"):
+        catalog.revert(updated)
+    catalog.revert(catalog.position)
+    catalog.revert(updated)
+    assert table.refresh().scan().to_arrow().sort_by("id").equals(rows(1, 2, 3))
 
 
 def test_what_a_branch_was_rolled_back_from_is_not_undone_again(catalog: icecore.Catalog) -> None:
