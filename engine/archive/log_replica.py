@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from icecore.engine.log.read_models import ReadModels
@@ -16,10 +17,14 @@ if TYPE_CHECKING:
 class ReplayedModels(EventStore):
     """Read models without a log, filled from the log of another store."""
 
-    def __init__(self, source: EventStore) -> None:
-        """Replays the whole log of `source`. Raises CorruptLogError, and what a damaged payload raises."""
+    def __init__(self, source: EventStore, entries: Callable[[int], pa.Table | None] | None = None) -> None:
+        """Replays the whole log of `source`; `entries` gives those of an event, where they may be decoded already.
+
+        Raises CorruptLogError, and what a damaged payload raises.
+        """
         self.path = source.path
         self._source = source
+        self._entries = entries or source.entries
         self.read_only = False
         self.refusal = None
         self._relocations = None
@@ -34,7 +39,7 @@ class ReplayedModels(EventStore):
 
     def entries(self, position: int) -> pa.Table | None:
         """The content files of an event, of the log that is replayed."""
-        return self._source.entries(position)
+        return self._entries(position)
 
     def _connect(self) -> sqlite3.Connection:
         # An empty name makes a temporary file once the database outgrows its cache.

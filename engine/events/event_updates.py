@@ -9,6 +9,8 @@ from icecore.engine.events.event import Event
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRefType
 from icecore.engine.spec.updates.table_update import AddSnapshot, SetSnapshotRef, TableUpdate, read_table_updates
 
+_OF_SNAPSHOTS = (AddSnapshot.action, SetSnapshotRef.action)
+
 
 def table_updates(event: Event) -> tuple[TableUpdate, ...]:
     """The updates of a table's event; none of one that has none. Raises ValidationError, CorruptLogError."""
@@ -31,7 +33,7 @@ def snapshots_of(event: Event) -> tuple[list[Snapshot], Mapping[int, str]]:
     if event.kind not in (ev.TABLE_CREATED, ev.TABLE_COMMITTED, ev.TABLE_ADOPTED):
         return [], {}
     found, ends = [], list[tuple[str, int]]()
-    for update in table_updates(event):
+    for update in read_table_updates(u for u in event.payload.get("updates", ()) if u.get("action") in _OF_SNAPSHOTS):
         if isinstance(update, AddSnapshot):
             found.append(update.snapshot)
         elif isinstance(update, SetSnapshotRef) and update.ref.type is SnapshotRefType.BRANCH:

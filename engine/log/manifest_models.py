@@ -16,7 +16,7 @@ from icecore.engine.errors import CorruptLogError, ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_facts import parents_of_added
 from icecore.engine.events.files_of_others import GivenFile, Keeping, kept_files
-from icecore.engine.events.manifest_changes import ListedManifest, changes_of
+from icecore.engine.events.manifest_changes import ListedManifest, ManifestChanges
 from icecore.engine.events.relocated_manifests import RelocatedManifests, listing
 from icecore.engine.log.reader import EVENTS
 from icecore.engine.log.store import MODELS, EventStore
@@ -114,15 +114,15 @@ class ManifestModels:
                     sha256=f.sha256,
                 )
 
-    def _follow_lists(self, event: Event, payload: Mapping[str, Any]) -> None:
-        """The lists of the snapshots that a commit makes."""
-        for snapshot_id, changes in changes_of(payload, event.position).items():
-            if changes.base is not None:
-                parent = [(self._put_manifest(event, m), m) for m in changes.base]
+    def _follow_lists(self, event: Event, payload: Mapping[str, Any], changes: Mapping[int, ManifestChanges]) -> None:
+        """The lists of the snapshots that a commit makes, of their `changes_of` it."""
+        for snapshot_id, change in changes.items():
+            if change.base is not None:
+                parent = [(self._put_manifest(event, m), m) for m in change.base]
             else:
                 parent = self._parent_rows(event, payload, snapshot_id)
-            added = [self._put_manifest(event, m) for m in changes.added]
-            kept = [i for i, m in parent if m.manifest.manifest_path not in changes.removed]
+            added = [self._put_manifest(event, m) for m in change.added]
+            kept = [i for i, m in parent if m.manifest.manifest_path not in change.removed]
             self._put_list(event, snapshot_id, [*added, *kept])
 
     def _parent_rows(

@@ -26,6 +26,7 @@ from icecore.engine.errors import (
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_facts import given_locations
+from icecore.engine.events.manifest_changes import ManifestChanges, changes_of
 from icecore.engine.events.name_events import Dropped, Named, Renamed, Undropped, became_of, read_name_event
 from icecore.engine.events.namespace_events import (
     NamespaceCreated,
@@ -95,8 +96,9 @@ class ReadModels(ManifestModels):
                 assert_never(change)
         if event.kind in ev.RELOCATING:
             self._store.relocate(Relocation.from_dict(event.payload, event.position))
+        changes = changes_of(payload, event.position) if event.stream != ev.CATALOG_STREAM else {}
         if event.stream != ev.CATALOG_STREAM:
-            self._advance(event, payload)
+            self._advance(event, payload, changes)
         elif (namespace := read_namespace_event(event.kind, payload)) is not None:
             self._follow_namespace(namespace)
         if event.kind == ev.TABLE_PURGED:
@@ -106,7 +108,7 @@ class ReadModels(ManifestModels):
             self._run("forget_kept_files", stream=event.stream)
         if event.kind == ev.TABLE_RELOCATED:
             self._replace_manifests(event, RelocatedManifests.from_dict(payload, event.position))
-        self.folders.apply(event, entries)
+        self.folders.apply(event, changes, entries)
 
     def replay(self) -> list[str]:
         """Rebuilds the read models from all events, inside of a write transaction, with `end_replay` after it.
@@ -149,7 +151,7 @@ class ReadModels(ManifestModels):
             case _:
                 assert_never(change)
 
-    def _advance(self, event: Event, payload: Mapping[str, Any]) -> None:
+    def _advance(self, event: Event, payload: Mapping[str, Any], changes: Mapping[int, ManifestChanges]) -> None:
         locations = given_locations(event.kind, payload)
         self._run(
             "put_head",
@@ -158,7 +160,7 @@ class ReadModels(ManifestModels):
             position=event.position,
             location=locations[-1] if locations else None,
         )
-        self._follow_lists(event, payload)
+        self._follow_lists(event, payload, changes)
         self._follow_kept(event, payload)
 
     # Names

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from icecore.engine.common.location import folded, local_path
@@ -22,7 +22,7 @@ from icecore.engine.errors import IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_facts import given_locations, given_properties, named_files, parents_of_added
-from icecore.engine.events.manifest_changes import ListedManifest, changes_of
+from icecore.engine.events.manifest_changes import ManifestChanges
 from icecore.engine.events.relocated_manifests import RelocatedManifests
 from icecore.engine.log.store import FOLDERS_KNOWN, MODELS, EventStore
 from icecore.engine.properties.data_locations import folder_at
@@ -36,6 +36,7 @@ from icecore.engine.properties.table_properties import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Changes: TypeAlias = Mapping[int, ManifestChanges]
 NOTED = "table-folders-of/"
 ANYWHERE = ""
 """The folder that holds all others."""
@@ -106,15 +107,15 @@ class TableFolders:
         self._run("put_warehouse", key=FOLDERS_KNOWN, value="0")
         self._run("forget_noted_folders")
 
-    def apply(self, event: Event, entries: pa.Table | None = None) -> None:
+    def apply(self, event: Event, changes: Changes, entries: pa.Table | None = None) -> None:
         """Applies one event, inside of a write transaction. `entries` are its content files, where they are at hand.
 
-        Called after the stream's head has it.
+        `changes` are its `changes_of`. Called after the stream's head has it.
         """
         if event.kind == ev.TABLE_PURGED:
             self._run("forget_folders", stream=event.stream)
         elif event.stream != ev.CATALOG_STREAM and event.kind not in _NAME_NO_FILE:
-            self._add(event, entries)
+            self._add(event, changes, entries)
         self._run("advance_folders", key=FOLDERS_KNOWN, position=event.position)
 
     def complete(self) -> None:
@@ -135,9 +136,9 @@ class TableFolders:
         """The position as of which the folders of a table were found out; 0 where they were not."""
         return int(self._store.warehouse_value(NOTED + stream) or 0)
 
-    def _add(self, event: Event, entries: pa.Table | None) -> None:
+    def _add(self, event: Event, changes: Changes, entries: pa.Table | None) -> None:
         folders = list(self._folders(event))
-        named, is_told = _named(event)
+        named, is_told = _named(event, changes)
         has_entries = event.kind not in _WITHOUT_CONTENT and (entries is not None or event.content_sha256 is not None)
         if is_told and not folders and not named and not has_entries:
             return
@@ -186,7 +187,7 @@ class TableFolders:
         self._store.execute(MODELS, query_name, **parameters)
 
 
-def _named(event: Event) -> tuple[list[str], bool]:
+def _named(event: Event, changes: Changes) -> tuple[list[str], bool]:
     """The files that the payload of an event names; false where they and its content are not all."""
     payload = event.payload
     if event.kind in _WITHOUT_CONTENT:
@@ -197,16 +198,11 @@ def _named(event: Event) -> tuple[list[str], bool]:
         listed, is_told = list(relocated.manifests), True
         named += relocated.lists.values()
     else:
-        listed, is_told = _listed(payload, event.position)
+        # Not told where a snapshot is known by its list's file alone.
+        listed = [m for c in changes.values() for m in (*c.added, *(c.base or ()))]
+        is_told = parents_of_added(payload).keys() <= changes.keys()
     named += (m.manifest.manifest_path for m in listed)
     return named, is_told and not any(m.is_foreign for m in listed)
-
-
-def _listed(payload: Mapping[str, Any], position: int) -> tuple[list[ListedManifest], bool]:
-    """The manifests that a commit adds; false where a snapshot is known by its list's file alone."""
-    changes = changes_of(payload, position)
-    listed = [m for c in changes.values() for m in (*c.added, *(c.base or ()))]
-    return listed, parents_of_added(payload).keys() <= changes.keys()
 
 
 def _outside(entries: pa.Table | None, prefixes: tuple[str, ...]) -> list[str]:

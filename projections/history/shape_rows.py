@@ -13,17 +13,17 @@ from attrs import frozen
 
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
-from icecore.engine.events.event_updates import table_updates
 from icecore.engine.metadata.fold import TableFold
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import SnapshotRef
 from icecore.engine.spec.types import Type
-from icecore.engine.spec.updates.table_update import RemoveSnapshotRef, SetSnapshotRef
+from icecore.engine.spec.updates.table_update import AddSnapshot, RemoveSnapshotRef, SetSnapshotRef, read_table_updates
 from icecore.projections.history.logged_tables import OF_EVENT, Histories, LoggedTable, LoggedTables, of_event
 from icecore.projections.inspect.snapshot_rows import signed
 
-_LIGHT = frozenset({"add-snapshot", "set-snapshot-ref", "remove-snapshot-ref"})
+_OF_REFS = frozenset({SetSnapshotRef.action, RemoveSnapshotRef.action})
+_LIGHT = _OF_REFS | {AddSnapshot.action}
 """Updates that change nothing but refs of what is told here: the metadata need not be built for them."""
 _COLUMN = (("column_name", pa.string()), ("type", pa.string()), ("required", pa.bool_()), ("doc", pa.string()))
 _REF = (
@@ -127,7 +127,7 @@ def _is_light(event: Event) -> bool:
 
 def _refs_after(event: Event, before: Mapping[str, SnapshotRef]) -> Mapping[str, SnapshotRef]:
     refs = dict(before)
-    for update in table_updates(event):
+    for update in read_table_updates(u for u in event.payload["updates"] if u["action"] in _OF_REFS):
         if isinstance(update, SetSnapshotRef):
             refs[update.ref_name] = update.ref
         elif isinstance(update, RemoveSnapshotRef):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from icecore.engine.archive.log_replica import ReplayedModels
 from icecore.engine.errors import CorruptLogError, IcecoreError
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
 from icecore.engine.log.table_folders import ANYWHERE, TableFolders
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 VERIFY = "log/verify.sql"
 MODELS = ("stream_head", "catalog_name", "manifest", "snapshot_manifests", "iceberg_namespace_properties")
@@ -25,10 +29,13 @@ def database_problems(store: EventStore) -> Iterator[str]:
     yield from (f"{store.path}: {text}" for text in found if text != "ok")
 
 
-def model_problems(store: EventStore) -> Iterator[str]:
-    """One sentence for each read model that differs from a replay of the log, naming the first row that does."""
+def model_problems(store: EventStore, entries: Callable[[int], pa.Table | None] | None = None) -> Iterator[str]:
+    """One sentence for each read model that differs from a replay of the log, naming the first row that does.
+
+    `entries` gives those of an event, where they may be decoded already.
+    """
     try:
-        replayed = ReplayedModels(store)
+        replayed = ReplayedModels(store, entries)
     except (IcecoreError, sqlite3.Error, LookupError, TypeError, ValueError, AttributeError) as e:
         yield f"the read models can't be replayed from the log: {type(e).__name__} {e}"
         return

@@ -73,7 +73,7 @@ def _aspects(log: LoggedTables) -> Iterator[dict[str, Any]]:
     yield _aspect("hash chain", not broken, position, _first(broken) or f"unbroken up to {head}")
     yield _faults("database file", list(database_problems(store)))
     if not broken:
-        yield _faults("read models", list(model_problems(store)))
+        yield _faults("read models", list(model_problems(store, log.repository.entries.beside)))
     tables = [t for s, t in log.named.items() if not is_view_stream(s)]
     yield _aspect("tables", True, sum(not t.is_dropped for t in tables))
     yield _aspect("dropped tables", True, sum(t.is_dropped for t in tables))

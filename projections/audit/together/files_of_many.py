@@ -133,7 +133,8 @@ def _together(tables: Sequence[_Files]) -> list[pa.Table]:
     wanted &= arrays.to_numbers(entries["status"]) != int(ManifestEntryStatus.DELETED)
     counts = np.bincount(of_row[wanted], minlength=len(tables))
     if not wanted.all():
-        entries = entries.filter(arrays.booleans(wanted))
+        # A piece for each manifest takes ten times as long to filter.
+        entries = entries.combine_chunks().filter(arrays.booleans(wanted))
     rows = uniform_file_rows([f.columns for f in tables], counts.tolist(), entries.combine_chunks())
     ends = np.cumsum(counts)
     # Copies: a slice would hold the rows of all for as long as one table's are kept.
