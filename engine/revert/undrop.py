@@ -77,7 +77,7 @@ def drop_to_purge(repository: Repository, identifier: Identifier, position: int 
     One that was purged already is only taken where there is no other. Raises NoSuchTableError where there is none,
     ValidationError where it was undropped, or unregistered.
     """
-    found = _find(repository, "table", identifier, position)
+    found = _find(repository, "table", identifier, position, ": drop it first")
     own = [d for d in found if not _is_unregistered(d)]
     if not own:
         raise ValidationError(
@@ -90,10 +90,13 @@ def drop_to_purge(repository: Repository, identifier: Identifier, position: int 
     return drop
 
 
-def _find(repository: Repository, kind: str, identifier: Identifier, position: int | None) -> list[Event]:
+def _find(
+    repository: Repository, kind: str, identifier: Identifier, position: int | None, if_not_dropped: str = ""
+) -> list[Event]:
     """The drop at a position, or those of the name that stand, the latest first; at least one.
 
-    Raises NoSuchTableError, NoSuchViewError.
+    `if_not_dropped` ends the error where the name is that of something which was not dropped. Raises NoSuchTableError,
+    NoSuchViewError.
     """
     drops = list(_drops_of(repository, kind, identifier))
     chosen = (d for d in reversed(drops) if position == d.position or (position is None and _stands(repository, d)))
@@ -103,7 +106,7 @@ def _find(repository: Repository, kind: str, identifier: Identifier, position: i
     where = "" if position is None else f" at position {position}"
     known = f"; it was dropped at {[d.position for d in drops]}" if drops else ""
     if repository.models.find(identifier) is not None:
-        known += "; what has that name now was not dropped"
+        known += f"; what has that name now was not dropped{if_not_dropped}"
     like = () if known else _dropped_like(repository, kind, identifier)
     raise missing(f"there is no dropped {kind} {dotted(identifier)!r}{where}{known}", like=like)
 

@@ -129,7 +129,7 @@ def test_what_is_cached_of_a_purged_table_goes(catalog: icecore.Catalog, at_once
 
 def test_only_dropped_tables_are_purged(catalog: icecore.Catalog) -> None:
     table = make_table(catalog)
-    with pytest.raises(NoSuchTableError, match="has that name now"):
+    with pytest.raises(NoSuchTableError, match="what has that name now was not dropped: drop it first"):
         catalog.purge_table("ns.t")
     catalog.drop_table("ns.t")
     drop = catalog.position
