@@ -155,6 +155,7 @@ def _namespaces_back(
     return wanted
 
 
+_COMMITS = (ev.TABLE_COMMITTED, ev.TABLE_ADOPTED, ev.VIEW_COMMITTED, ev.VIEW_ADOPTED)
 _NAMES = (ev.TABLE_RENAMED, ev.TABLE_DROPPED, ev.TABLE_UNDROPPED, ev.VIEW_RENAMED, ev.VIEW_DROPPED, ev.VIEW_UNDROPPED)
 
 
@@ -174,9 +175,9 @@ class _Opposite:
         match self.event.kind:
             case ev.NAMESPACE_CREATED | ev.NAMESPACE_DROPPED | ev.NAMESPACE_PROPERTIES_UPDATED:
                 return self._namespace()
-            case ev.TABLE_ADOPTED | ev.TABLE_RESTORED | ev.VIEW_ADOPTED:
+            case ev.TABLE_RESTORED:
                 raise ValidationError(
-                    f"position {self.event.position}: what another engine committed can't be reverted; roll back to a "
+                    f"position {self.event.position}: the return to the log's state can't be reverted; roll back to a "
                     f"snapshot instead"
                 )
             case ev.TABLE_FILES_DELETED | ev.TABLE_PURGED:
@@ -192,9 +193,9 @@ class _Opposite:
                 return NameGivenBack(self._renaming.identifier, kind, self.event.position)
             case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
                 return self._drop()
-            case ev.TABLE_COMMITTED:
+            case ev.TABLE_COMMITTED | ev.TABLE_ADOPTED:
                 return self._table()
-            case ev.VIEW_COMMITTED:
+            case ev.VIEW_COMMITTED | ev.VIEW_ADOPTED:
                 return self._view()
             case _:
                 raise ValidationError(f"position {self.event.position}: a {self.event.kind} event has nothing to undo")
@@ -204,12 +205,12 @@ class _Opposite:
 
         Raises CommitConflictError, ValidationError.
         """
-        others = (ev.TABLE_COMMITTED, ev.VIEW_COMMITTED, *_NAMES, *ev.ABOUT_FILES[:1])
+        others = (*_COMMITS, *_NAMES, *ev.ABOUT_FILES[:1])
         for event in self.events:
             if event.kind not in others:
                 _Opposite(self.desk, event).part()
                 raise ValidationError(f"position {event.position}: a {event.kind} event can't be undone with others")
-        self.events = tuple(e for e in self.events if e.kind in (ev.TABLE_COMMITTED, ev.VIEW_COMMITTED))
+        self.events = tuple(e for e in self.events if e.kind in _COMMITS)
         if not self.events:
             return None
         self.event = self.events[-1]

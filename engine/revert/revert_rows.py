@@ -8,87 +8,30 @@ and deletion vectors go and come back likewise, where the data files that they a
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.commit.new_manifests import ManifestRemoval
-from icecore.engine.errors import CorruptLogError, NoSuchSnapshotError, ValidationError
-from icecore.engine.events.event import Event
-from icecore.engine.events.event_updates import table_updates
-from icecore.engine.events.manifest_changes import changes_of
+from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, path_keys, with_status
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.ancestors import ancestors_since
 from icecore.engine.repository.repository import Repository
 from icecore.engine.revert.branch_files import ROW_UPDATES, BranchChange, LiveFiles, data_of, deletes_of
+from icecore.engine.revert.net_changes import changed_files
 from icecore.engine.revert.revert_deletes import check_deletes
 from icecore.engine.revert.revert_metadata import Refuse
 from icecore.engine.spec.content_file import ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.spec.updates.table_update import (
-    AddSnapshot,
     RemovePartitionSpecs,
     RemoveSnapshots,
-    SetSnapshotRef,
 )
 from icecore.projections.entries.carried_entries import file_keys
-
-
-def net_changes(repository: Repository, events: Iterable[Event]) -> list[BranchChange]:
-    """The net change of each branch that commits made snapshots on.
-
-    Raises ValidationError for snapshots of other engines, CorruptLogError.
-    """
-    parts: dict[str, list[pa.Table]] = {}
-    operations: dict[str, set[str | None]] = {}
-    for event in events:
-        _gather(repository, event, parts, operations)
-    net = [
-        _net(branch, next(iter(operations[branch])) if len(operations[branch]) == 1 else None, pa.concat_tables(tables))
-        for branch, tables in parts.items()
-    ]
-    return [c for c in net if c.added.num_rows or c.removed.num_rows]
-
-
-def _gather(
-    repository: Repository, event: Event, parts: dict[str, list[pa.Table]], operations: dict[str, set[str | None]]
-) -> None:
-    """Adds the entries that a commit's snapshots added and removed, and their operations, by branch."""
-    updates = table_updates(event)
-    changes = changes_of(event.payload, event.position)
-    snapshots = {u.snapshot.snapshot_id: u.snapshot for u in updates if isinstance(u, AddSnapshot)}
-    if missing := sorted(snapshots.keys() - changes.keys()):
-        raise ValidationError(f"position {event.position}: the files of snapshots {missing} are not in the log")
-    branches = {u.ref.snapshot_id: u.ref_name for u in updates if isinstance(u, SetSnapshotRef)}
-    content = repository.store.entries(event.position) if changes else None
-    for snapshot_id, change in changes.items():
-        if snapshot_id not in branches:
-            continue
-        branch = branches[snapshot_id]
-        operations.setdefault(branch, set()).add(snapshots[snapshot_id].operation)
-        for listed in change.added:
-            if listed.position == event.position and listed.row_count:
-                if content is None:
-                    raise CorruptLogError(f"position {event.position}: its content files are missing")
-                parts.setdefault(branch, []).append(content.slice(listed.row_offset, listed.row_count))
-
-
-def _net(branch: str, operation: str | None, entries: pa.Table) -> BranchChange:
-    first: dict[str, int] = {}
-    last: dict[str, tuple[int, int]] = {}
-    for i, (key, status) in enumerate(zip(file_keys(entries).to_pylist(), entries["status"].to_pylist(), strict=True)):
-        if status != ManifestEntryStatus.EXISTING:
-            first.setdefault(key, status)
-            last[key] = (status, i)
-    net = {
-        kind: entries.take(pa.array([i for p, (s, i) in last.items() if s == first[p] == kind], pa.int64()))
-        for kind in (ManifestEntryStatus.ADDED, ManifestEntryStatus.DELETED)
-    }
-    return BranchChange(branch, operation, net[ManifestEntryStatus.ADDED], net[ManifestEntryStatus.DELETED])
 
 
 def undo_rows(
@@ -114,10 +57,10 @@ def undo_rows(
         raise refuse(f"{_files(gone)} that it added left {change.branch} since", ROW_UPDATES)
     if back := live.present(removed):
         raise refuse(f"{_files(back)} that it removed came back to {change.branch} since", ROW_UPDATES)
-    later = _built_upon(repository, change.branch, before, after, now, refuse)
+    since = _built_upon(repository, change.branch, before, after, now, refuse)
     if len(removed):
         _check_there(repository, change, now, refuse)
-        _check_not_rewritten(repository, change, after, later, refuse)
+        _check_not_rewritten(repository, change, now, since, refuse)
     check_deletes(repository, change, before, after, live, refuse)
     return ProduceSnapshot(
         _operation(change),
@@ -149,37 +92,32 @@ def _files(keys: Iterable[str]) -> str:
 
 def _built_upon(
     repository: Repository, branch: str, before: TableState, after: TableState, now: TableState, refuse: Refuse
-) -> frozenset[int]:
-    """The snapshots of the branch since the commit, which it has in its history.
+) -> tuple[Snapshot, ...]:
+    """The snapshots of the branch from the commit's on, oldest first; the branch has that one in its history.
 
     Else rows that it removed may be there, in other files by now.
     """
     made, head = (state.metadata.refs.get(branch) for state in (after, now))
     if made is None or head is None:
-        return frozenset()
-    found = list[int]()
+        return ()
+    found = list[Snapshot]()
     for ancestor in ancestors_since(repository, now, head.snapshot_id, before.position):
+        found.append(ancestor)
         if ancestor.snapshot_id == made.snapshot_id:
-            return frozenset(found)
-        found.append(ancestor.snapshot_id)
+            return tuple(reversed(found))
     raise refuse(f"{branch} was set to a snapshot without it since", ROW_UPDATES)
 
 
 def _check_not_rewritten(
-    repository: Repository, change: BranchChange, after: TableState, later: Collection[int], refuse: Refuse
+    repository: Repository, change: BranchChange, now: TableState, since: Iterable[Snapshot], refuse: Refuse
 ) -> None:
     """No file that comes back did so before, and had its rows written to other files then."""
-    removed, added = set(file_keys(change.removed).to_pylist()), set(file_keys(change.added).to_pylist())
-    for event in repository.store.filtered_events(stream=after.stream, after=after.position) if later else ():
-        if changes_of(event.payload, event.position).keys().isdisjoint(later):
-            continue
-        changes = list[BranchChange]()
-        with contextlib.suppress(ValidationError):
-            changes = net_changes(repository, [event])
-        for since in changes:
-            again = removed.intersection(file_keys(since.removed).to_pylist())
-            if again and not added.issuperset(file_keys(data_of(since.added)).to_pylist()):
-                raise refuse(f"{_files(sorted(again))} that it removed came back and was rewritten since", ROW_UPDATES)
+    removed, added = (set(file_keys(entries).to_pylist()) for entries in (change.removed, change.added))
+    for earlier, later in pairwise(since):
+        left, came = changed_files(repository, now, earlier, later)
+        again = removed.intersection(file_keys(left).to_pylist())
+        if again and not added.issuperset(file_keys(data_of(came)).to_pylist()):
+            raise refuse(f"{_files(sorted(again))} that it removed came back and was rewritten since", ROW_UPDATES)
 
 
 def _check_there(repository: Repository, change: BranchChange, now: TableState, refuse: Refuse) -> None:

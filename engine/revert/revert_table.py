@@ -12,9 +12,10 @@ from icecore.engine.events.event_updates import table_updates
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.revert.branch_files import BranchChange
+from icecore.engine.revert.net_changes import net_changes
 from icecore.engine.revert.revert_conflicts import later_commits, positions_text
 from icecore.engine.revert.revert_metadata import Kinds, check_undoable, undone_metadata
-from icecore.engine.revert.revert_rows import net_changes, undo_rows
+from icecore.engine.revert.revert_rows import undo_rows
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.spec.updates.table_update import (
@@ -37,7 +38,7 @@ def revert_commands(
     """
     for event in events:
         check_undoable(table_updates(event), event.position)
-    rows = net_changes(repository, events)
+    rows = net_changes(repository, events, before, after)
     if len(events) > 1:
         rows = _of_lasting_branches(events, rows, before, after)
     branches = frozenset(r.branch for r in rows)

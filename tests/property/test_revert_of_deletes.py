@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 from attrs import define, field
 from budgets import examples
+from core_tables import pyiceberg_catalog
 from hypothesis import event, given
 from hypothesis import strategies as st
+from pyiceberg.expressions import In
+from pyiceberg.table import Table as PeerTable
 
 import icecore
 from icecore.engine.errors import CommitConflictError
@@ -26,6 +30,9 @@ steps = st.one_of(
     st.tuples(st.just("mode"), ids),
     st.tuples(st.just("compact"), ids),
     st.tuples(st.just("rewrite deletes"), ids),
+    st.tuples(st.just("peer appends"), ids),
+    st.tuples(st.just("peer deletes"), ids),
+    st.tuples(st.just("revert"), ids),
 )
 
 
@@ -77,8 +84,30 @@ class Modelled:
             case "rewrite deletes":
                 self.table.rewrite_position_delete_files()
                 return
+            case "revert":
+                positions = sorted(self.commits)
+                event("reverted" if self.revert(positions[sum(chosen) % len(positions)]) else "refused")
+                return
+            case "peer appends" if self.table.format_version < 3:
+                data = self.new(chosen)
+                self.peer_commits(lambda peer: peer.append(data))
+                after = self.live | brought(data)
+            case "peer deletes" if self.table.format_version < 3:
+                self.peer_commits(lambda peer: peer.delete(In("id", chosen)))
+                after = after if self.catalog.position > before else self.live
+            case _:
+                return
         if self.catalog.position > before:
             self.learn(self.catalog.position, after)
+
+    def peer_commits(self, change: Callable[[PeerTable], None]) -> None:
+        """A commit of PyIceberg, which writes no v3 and reads no equality deletes: it changes no such table."""
+        with contextlib.closing(pyiceberg_catalog(self.catalog.path)) as peer:
+            try:
+                change(peer.load_table("ns.t"))
+            except ValueError as e:
+                assert "equality deletes" in str(e)
+        self.table.refresh()
 
     def learn(self, position: int, after: dict[int, int]) -> None:
         self.commits[position] = (
