@@ -96,8 +96,9 @@ class ReadModels(ManifestModels):
                 assert_never(change)
         if event.kind in ev.RELOCATING:
             self._store.relocate(Relocation.from_dict(event.payload, event.position))
-        changes = changes_of(payload, event.position) if event.stream != ev.CATALOG_STREAM else {}
+        changes: Mapping[int, ManifestChanges] = {}
         if event.stream != ev.CATALOG_STREAM:
+            changes = changes_of(payload, event.position)
             self._advance(event, payload, changes)
         elif (namespace := read_namespace_event(event.kind, payload)) is not None:
             self._follow_namespace(namespace)

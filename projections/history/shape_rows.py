@@ -96,6 +96,7 @@ def ref_history(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:
 
 
 _MOST_WAITING = 1_000
+"""Commits that are held before they are folded, though none needs it yet."""
 
 
 def _shapes(events: Iterator[Event]) -> Iterator[tuple[Event, Shape, Shape]]:
