@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 import spark_jvm
+from core_tables import pyiceberg_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+
+import icecore
 
 CONNECT_SERVER = """
 import os
@@ -121,3 +125,11 @@ def over_connect(connect_client: subprocess.Popen[str], tmp_path: Path) -> Calla
         assert "done" in said, "\n".join(said)
 
     return run
+
+
+@pytest.fixture
+def peer(catalog: icecore.Catalog) -> Iterator[SqlCatalog]:
+    """PyIceberg's catalog on the same file."""
+    made = pyiceberg_catalog(catalog.path)
+    yield made
+    made.close()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, repository_of, rows, store_of
+from core_tables import ids_of, local, make_table, peer_ids, repository_of, rows, store_of
+from foreign_peer import kinds, location_of
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.types import StringType
@@ -17,35 +15,12 @@ from pyiceberg.types import StringType
 import icecore
 from icecore.engine.errors import (
     ForeignCommitError,
-    NoSuchNamespaceError,
-    NoSuchTableError,
-    TableAlreadyExistsError,
-    ValidationError,
 )
 from icecore.engine.events import event as ev
 from icecore.engine.foreign.adopter import Adopter, ForeignCommitWarning
 from icecore.projections.files.materialize import Materializer
 
-MANUAL = {"icecore.materialize": "manual"}
 SCHEMES = ("metastore", "filesystem")
-
-
-@pytest.fixture
-def peer(catalog: icecore.Catalog) -> Iterator[SqlCatalog]:
-    """PyIceberg's catalog on the same file."""
-    made = pyiceberg_catalog(catalog.path)
-    yield made
-    made.close()
-
-
-def kinds(catalog: icecore.Catalog, after: int = 0) -> list[str]:
-    return [e.kind for e in store_of(catalog).events(after)]
-
-
-def location_of(peer: SqlCatalog, name: str = "ns.t") -> str:
-    found: str = peer.load_table(name).metadata_location
-    return found
-
 
 # Commits
 
@@ -277,245 +252,6 @@ def test_read_only_shows_the_log_and_says_so(catalog: icecore.Catalog, peer: Sql
     catalog.load_table("ns.t")
     with icecore.open(catalog.path, read_only=True) as again:
         assert ids_of(again.load_table("ns.t")) == [1, 2]
-
-
-# What does not follow
-
-
-def diverge(catalog: icecore.Catalog, peer: SqlCatalog) -> icecore.Table:
-    """A table by hand with an unpublished commit, over which PyIceberg commits."""
-    table = make_table(catalog, properties=MANUAL)
-    table.append(rows(1))
-    catalog.materialize("ns.t")
-    table.append(rows(2))
-    peer.load_table("ns.t").append(rows(3))
-    return table
-
-
-@pytest.mark.parametrize("ours", ["append", "materialize", "rebuild", "rename", "drop"])
-def test_a_commit_beside_unpublished_ones_is_refused(catalog: icecore.Catalog, peer: SqlCatalog, ours: str) -> None:
-    """Neither is overwritten: an error names both, and says what resolves it."""
-    table = diverge(catalog, peer)
-    position, theirs = catalog.position, location_of(peer)
-    with pytest.warns(ForeignCommitWarning, match="resolve"):
-        with pytest.raises(ForeignCommitError, match=r"ns\.t.*resolve") as caught:
-            match ours:
-                case "append":
-                    table.append(rows(4))
-                case "materialize":
-                    catalog.materialize()
-                case "rename":
-                    catalog.rename_table("ns.t", "ns.u")
-                case "drop":
-                    catalog.drop_table("ns.t")
-                case _:
-                    catalog.rebuild()
-        assert theirs in str(caught.value)
-        assert catalog.position == position
-        assert (ids_of(catalog.load_table("ns.t")), peer_ids(catalog.path)) == ([1, 2], [1, 3])
-    with pytest.warns(ForeignCommitWarning, match="resolve"):
-        icecore.open(catalog.path).close()
-    assert catalog.verify().problems == ()
-
-
-@pytest.mark.parametrize("keep", ["log", "foreign"])
-def test_resolve_keeps_one_and_loses_none(catalog: icecore.Catalog, peer: SqlCatalog, keep: str) -> None:
-    """One of the two is the table; the other stays readable in the log."""
-    diverge(catalog, peer)
-    position = catalog.position
-    peer.load_table("ns.t").append(rows(5))
-    theirs = location_of(peer)
-    with pytest.warns(ForeignCommitWarning, match="resolve"):
-        table = catalog.resolve("ns.t", keep, message="we know", author="ann", idempotency_key="k")
-        ended = catalog.position
-        assert catalog.resolve("ns.t", keep, idempotency_key="k").name() == table.name()
-        assert catalog.position == ended, "it is made once"
-    assert ids_of(catalog.at(position).load_table("ns.t")) == [1, 2]
-    assert ids_of(catalog.at(position + 2).load_table("ns.t")) == [1, 3, 5]
-    if keep == "log":
-        assert ids_of(table) == peer_ids(catalog.path) == [1, 2]
-        assert table.metadata.metadata_log[-1].metadata_file == theirs
-    else:
-        assert ids_of(table) == peer_ids(catalog.path) == [1, 3, 5]
-        assert table.metadata_location == theirs
-    assert {r["actor"] for r in catalog.log("ns.t", after=position).to_pylist()} <= {"ann", None}
-    assert any(r["message"] == "we know" for r in catalog.log("ns.t", after=position).to_pylist())
-    assert catalog.verify().problems == ()
-    with pytest.raises(ValidationError, match="no conflict"):
-        catalog.resolve("ns.t", keep)
-    expected = ids_of(table)
-    peer.load_table("ns.t").append(rows(6))
-    catalog.load_table("ns.t").append(rows(7))
-    catalog.materialize("ns.t")
-    assert ids_of(catalog.load_table("ns.t")) == peer_ids(catalog.path) == sorted([*expected, 6, 7])
-    pointer = location_of(peer)
-    catalog.rebuild()
-    assert location_of(peer) == pointer
-    assert peer_ids(catalog.path) == sorted([*expected, 6, 7])
-    assert catalog.verify().problems == ()
-
-
-def test_resolve_wants_a_side(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
-    """No conflict, an unknown side, an unknown table: each is a clear error, and nothing is stored."""
-    make_table(catalog)
-    position = catalog.position
-    with pytest.raises(ValidationError, match="no conflict"):
-        catalog.resolve("ns.t", "log")
-    with pytest.raises(ValidationError, match="both"):
-        catalog.resolve("ns.t", "both")
-    with pytest.raises(NoSuchTableError):
-        catalog.resolve("ns.x", "log")
-    assert catalog.position == position
-
-
-@pytest.mark.parametrize("damage", ["lost", "cut", "other table", "lower version", "rolled back"])
-def test_what_is_no_next_version_is_refused_and_can_be_overruled(
-    catalog: icecore.Catalog, peer: SqlCatalog, damage: str
-) -> None:
-    """A pointer to nothing, to rubbish, to a copy under another id, to an old file of ours: refused, until resolved."""
-    table = make_table(catalog)
-    first = local(table.metadata_location)
-    table.append(rows(1))
-    table.append(rows(2))
-    data = local(table.metadata_location).read_bytes()
-    bad = first.with_name("00009-bad.metadata.json")
-    match damage:
-        case "cut":
-            bad.write_bytes(data[: len(data) // 2])
-        case "other table":
-            bad.write_bytes(
-                data.replace(str(table.metadata.table_uuid).encode(), b"0" * 8 + b"-0000-0000-0000-" + b"0" * 12)
-            )
-        case "lower version":
-            bad.write_bytes(data.replace(b'"format-version":2', b'"format-version":1'))
-        case "rolled back":
-            bad = first
-    with sqlite3.connect(catalog.path / "icecore.db") as connection:
-        connection.execute("UPDATE iceberg_tables SET metadata_location = ?", (f"file://{bad}",))
-    position = catalog.position
-    warned = contextlib.nullcontext() if damage == "other table" else pytest.warns(ForeignCommitWarning)
-    with warned:
-        other = make_table(catalog, "other")
-    if damage == "other table":
-        # The name holds another table now: ours was dropped there.
-        assert kinds(catalog, position)[:2] == [ev.TABLE_DROPPED, ev.TABLE_REGISTERED]
-        return
-    with pytest.raises(ForeignCommitError, match=bad.name):
-        table.append(rows(3))
-    other.append(rows(1))
-    with pytest.warns(ForeignCommitWarning):
-        assert ids_of(icecore.open(catalog.path).load_table("ns.t")) == [1, 2]
-    if damage == "rolled back":
-        assert ids_of(catalog.resolve("ns.t", "foreign")) == peer_ids(catalog.path) == []
-    else:
-        with pytest.raises(ForeignCommitError):
-            catalog.resolve("ns.t", "foreign")
-        assert ids_of(catalog.resolve("ns.t", "log")) == peer_ids(catalog.path) == [1, 2]
-    catalog.load_table("ns.t").append(rows(4))
-    assert 4 in peer_ids(catalog.path)
-    assert catalog.verify().problems == ()
-
-
-# Names
-
-
-def test_a_table_that_pyiceberg_makes_is_registered(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
-    """A new row is a new table of the log, under its name, with its namespace."""
-    peer.create_namespace("their", {"owner": "bob"})
-    peer.create_table("their.t", rows().schema).append(rows(1))
-    with pytest.raises(TableAlreadyExistsError):
-        catalog.create_table("their.t", rows().schema)
-    assert catalog.list_namespaces() == [("ns",), ("their",)]
-    assert catalog.load_namespace_properties("their") == {"owner": "bob"}
-    table = catalog.load_table("their.t")
-    table.append(rows(2))
-    assert ids_of(table) == peer_ids(catalog.path, "their.t") == [1, 2]
-    assert catalog.verify().problems == ()
-    pointer = location_of(peer, "their.t")
-    catalog.rebuild()
-    assert location_of(peer, "their.t") == pointer
-
-
-def test_a_table_that_pyiceberg_drops_is_dropped(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
-    """The name is gone, the history stays, and undrop brings both engines' table back."""
-    table = make_table(catalog)
-    table.append(rows(1))
-    peer.drop_table("ns.t")
-    with pytest.raises(NoSuchTableError):
-        table.append(rows(2))
-    with pytest.raises(NoSuchTableError):
-        catalog.load_table("ns.t")
-    assert not catalog.table_exists("ns.t")
-    assert catalog.verify().problems == ()
-    assert ids_of(catalog.undrop_table("ns.t")) == peer_ids(catalog.path) == [1]
-
-
-def test_a_table_that_pyiceberg_renames_is_renamed(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
-    """Rename and commit together: one table with one history, which goes on under the new name."""
-    table = make_table(catalog)
-    table.append(rows(1))
-    peer.create_namespace("other")
-    peer.rename_table("ns.t", "other.u")
-    peer.load_table("other.u").append(rows(2))
-    table.append(rows(3))
-    assert table.name() == ("other", "u")
-    assert ids_of(catalog.load_table("other.u")) == peer_ids(catalog.path, "other.u") == [1, 2, 3]
-    assert kinds(catalog)[-3:] == [ev.TABLE_RENAMED, ev.TABLE_ADOPTED, ev.TABLE_COMMITTED]
-    assert catalog.verify().problems == ()
-
-
-def test_names_that_change_places(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
-    """a becomes b while b becomes c; then two change names: each keeps its rows."""
-    for number, name in enumerate("ab"):
-        make_table(catalog, name).append(rows(number))
-    peer.rename_table("ns.b", "ns.c")
-    peer.rename_table("ns.a", "ns.b")
-    assert catalog.list_tables("ns") == [("ns", "b"), ("ns", "c")]
-    assert kinds(catalog)[-2:] == [ev.TABLE_RENAMED] * 2
-    assert (ids_of(catalog.load_table("ns.b")), ids_of(catalog.load_table("ns.c"))) == ([0], [1])
-    for old, new in (("b", "x"), ("c", "b"), ("x", "c")):
-        peer.rename_table(f"ns.{old}", f"ns.{new}")
-    assert (ids_of(catalog.load_table("ns.b")), ids_of(catalog.load_table("ns.c"))) == ([1], [0])
-    assert catalog.verify().problems == ()
-
-
-def test_a_table_that_is_dropped_and_made_again_is_another(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
-    """The name holds a new table; the old one's history ends."""
-    old = make_table(catalog)
-    old.append(rows(1))
-    peer.drop_table("ns.t")
-    peer.create_table("ns.t", rows().schema, location=f"{catalog.path}/elsewhere").append(rows(2))
-    assert ids_of(catalog.load_table("ns.t")) == [2]
-    with pytest.raises(NoSuchTableError):
-        old.append(rows(3))
-    assert catalog.verify().problems == ()
-
-
-def test_namespaces_of_pyiceberg(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
-    """Made, changed and dropped there: the log follows, and its own changes keep theirs."""
-    peer.create_namespace("a", {"k": "1"})
-    peer.create_namespace("a.b")
-    assert catalog.all_namespaces() == [("a",), ("a", "b"), ("ns",)]
-    peer.update_namespace_properties("a", {"k"}, {"m": "2"})
-    catalog.update_namespace_properties("a", updates={"n": "3"})
-    assert catalog.load_namespace_properties("a") == {"m": "2", "n": "3"}
-    assert peer.load_namespace_properties("a") == {"m": "2", "n": "3", "exists": "true"}
-    peer.drop_namespace("a.b")
-    assert catalog.all_namespaces() == [("a",), ("ns",)]
-    with pytest.raises(NoSuchNamespaceError):
-        catalog.drop_namespace("a.b")
-    assert catalog.verify().problems == ()
-
-
-def test_a_table_of_theirs_that_cant_be_read_stands_in_nobodys_way(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
-    """A row whose file is lost: a warning names it, its name is taken, and everything else goes on."""
-    theirs = peer.create_table("ns.broken", rows().schema)
-    local("file://" + theirs.metadata_location.removeprefix("file://")).unlink()
-    with pytest.warns(ForeignCommitWarning, match="broken"), icecore.open(catalog.path) as again:
-        make_table(again).append(rows(1))
-        with pytest.raises(TableAlreadyExistsError, match="another engine"):
-            make_table(again, "broken")
-    assert peer_ids(catalog.path) == [1]
 
 
 # File system tables
