@@ -74,19 +74,21 @@ def check_deletes(
     change: BranchChange,
     before: TableState,
     after: TableState,
-    live: LiveFiles,
+    now: TableState,
     refuse: Refuse,
 ) -> None:
-    """Raises the error that `refuse` makes where delete files would not do as they did."""
+    """Raises the error that `refuse` makes where delete files would not do as they did.
+
+    Data files are read only where there are any delete files.
+    """
     going, coming = deletes_of(change.added), deletes_of(change.removed)
     returning = data_of(change.removed)
     if not (going.num_rows or coming.num_rows or returning.num_rows):
         return
-    was = _of_branch(repository, before, change.branch)
+    was, made, live = (LiveFiles.of_branch(repository, state, change.branch) for state in (before, after, now))
     known = set(file_keys(change.added).to_pylist())
     left = {key: row for key, row in _by_key(live.deletes).items() if key not in known}
     back, then = _by_key(coming), _by_key(was.deletes)
-    made = _of_branch(repository, after, change.branch)
     if going.num_rows:
         met = _Files.of(made.data).met_by(r for key, r in _by_key(made.deletes).items() if key in known)
         _check_still_there(met, _paths(live.data), change, refuse)
@@ -101,7 +103,7 @@ def check_deletes(
     if returning.num_rows or going.num_rows:
         leaving, earlier = _paths(data_of(change.added)), _by_key(made.deletes)
         later = [row for key, row in left.items() if key not in earlier]
-        if _Files([row for row in _rows(live.data) if row["key"] in leaving]).met_by(later):
+        if later and _Files([row for row in _rows(live.data) if row["key"] in leaving]).met_by(later):
             raise refuse(f"{change.branch} has later deletes of rows in files that it added", ROW_UPDATES)
 
 
@@ -128,11 +130,6 @@ def _check_what_they_meet(
 
 def _paths(entries: pa.Table) -> set[str]:
     return set(path_keys(entries["file_path"]).to_pylist())
-
-
-def _of_branch(repository: Repository, state: TableState, branch: str) -> LiveFiles:
-    ref = state.metadata.refs.get(branch)
-    return LiveFiles.of(repository, state, None if ref is None else state.metadata.find_snapshot(ref.snapshot_id))
 
 
 def _by_key(entries: pa.Table) -> dict[str, dict[str, Any]]:

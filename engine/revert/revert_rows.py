@@ -8,7 +8,7 @@ and deletion vectors go and come back likewise, where the data files that they a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 
 import pyarrow as pa
@@ -51,7 +51,10 @@ def undo_rows(
         head = now.metadata.snapshot_by_ref(change.branch)
     except NoSuchSnapshotError:
         raise refuse(f"the branch {change.branch!r} is gone", ROW_UPDATES) from None
-    live = LiveFiles.of(repository, now, head)
+    # A manifest that both lists have holds no file that came or went.
+    lists = [LiveFiles.of_branch(repository, state, change.branch).manifest_paths for state in (before, after)]
+    untouched = set.intersection(*lists)
+    live = LiveFiles.of(repository, now, head, without=untouched)
     added, removed = file_keys(change.added), file_keys(change.removed)
     if gone := live.missing(added):
         raise refuse(f"{_files(gone)} that it added left {change.branch} since", ROW_UPDATES)
@@ -61,13 +64,13 @@ def undo_rows(
     if len(removed):
         _check_there(repository, change, now, refuse)
         _check_not_rewritten(repository, change, now, since, refuse)
-    check_deletes(repository, change, before, after, live, refuse)
+    check_deletes(repository, change, before, after, now, refuse)
     return ProduceSnapshot(
         _operation(change),
         snapshot_id,
         change.branch,
         added=_as_added(change.removed),
-        removals=_removals(repository, now, head, change.added),
+        removals=_removals(repository, now, head, change.added, without=untouched),
         is_planned=True,
         base_snapshot_id=head.snapshot_id if head else None,
     )
@@ -143,17 +146,21 @@ def _as_added(removed: pa.Table) -> pa.Table:
 
 
 def _removals(
-    repository: Repository, state: TableState, head: Snapshot | None, added: pa.Table
+    repository: Repository, state: TableState, head: Snapshot | None, added: pa.Table, without: Collection[str]
 ) -> tuple[ManifestRemoval, ...]:
-    """For each manifest that holds one of the files, or a delete file that only says something of one: its split."""
+    """For each manifest that holds one of the files, or a delete file that only says something of one: its split.
+
+    None of the manifests of data files `without`, by their paths, holds one.
+    """
     out = []
     keys, data = file_keys(added), path_keys(data_of(added)["file_path"])
     for listed in repository.list_manifests(state, head) if head and len(keys) else ():
-        if not listed.manifest.has_live_files:
+        is_data = listed.manifest.content is ManifestContent.DATA
+        if not listed.manifest.has_live_files or (is_data and listed.manifest.manifest_path in without):
             continue
         live = repository.entries.live(state.stream, listed, repository.storage_of(state))
         mask = pc.is_in(file_keys(live), keys.combine_chunks())
-        if listed.manifest.content is ManifestContent.DELETES:
+        if not is_data:
             mask = pc.or_(mask, pc.is_in(path_keys(live["referenced_data_file"]), data.combine_chunks()))
         if pc.any(mask).as_py():
             out.append(ManifestRemoval(listed, live.filter(pc.invert(mask)), live.filter(mask)))

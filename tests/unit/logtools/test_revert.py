@@ -17,6 +17,9 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
     ValidationError,
 )
+from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.entries.manifest_entries import ManifestEntries
 
 
 def data_files(table: icecore.Table) -> dict[str, tuple[int | None, int | None]]:
@@ -363,3 +366,28 @@ def test_what_has_no_way_back_is_refused(catalog: icecore.Catalog) -> None:
     with icecore.open(catalog.path, read_only=True) as reader, pytest.raises(ReadOnlyError):
         reader.revert(end)
     assert catalog.position == end
+
+
+def test_only_manifests_that_changed_since_are_read(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A revert costs what was changed, not what the table holds."""
+    read = list[str]()
+    live = ManifestEntries.live
+
+    def counted(self: ManifestEntries, stream: str, listed: ListedManifest, storage: Storage) -> pa.Table:
+        read.append(listed.manifest.manifest_path)
+        return live(self, stream, listed, storage)
+
+    monkeypatch.setattr(ManifestEntries, "live", counted)
+    counts = []
+    for name, commits in (("few", 3), ("many", 12)):
+        table = make_table(catalog, name, properties={"commit.manifest-merge.enabled": "false"})
+        for number in range(commits):
+            table.append(rows(number, 100 + number))
+        table.delete("id = 2")
+        deleted = catalog.position
+        table.append(rows(50))
+        read.clear()
+        catalog.revert(deleted)
+        counts.append(len(read))
+        assert ids_of(table.refresh()) == sorted([*range(commits), *range(100, 100 + commits), 50])
+    assert counts[0] == counts[1]
