@@ -72,6 +72,29 @@ def planning(results: dict[str, Any]) -> Iterator[str]:
     )
 
 
+def metadata_tables(results: dict[str, Any]) -> Iterator[str]:
+    yield "| table | metadata table | rows | icecore, first | again | PyIceberg | times as much |"
+    yield "|---|---|---|---|---|---|---|"
+    for table, of in results.items():
+        ours, theirs = of["icecore"], of["pyiceberg"]
+        for name, found in ours.items():
+            if name == "peak_memory_mb":
+                continue
+            peer, again = theirs[name]["first_cpu_s"], found["again_cpu_s"]
+            yield (
+                f"| {table} | {name} | {found['rows']:,} | {_short(found['first_cpu_s'])} | {_short(again)} | "
+                f"{_short(peer)} | {peer / again:.0f} |"
+            )
+    yield ""
+    for table, of in results.items():
+        ours, theirs = (f"{of[who]['peak_memory_mb']:,.0f} MB" for who in ("icecore", "pyiceberg"))
+        yield f"Memory at most, {table}: {ours}, PyIceberg {theirs}."
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms" if seconds < 0.1 else f"{seconds:.2f} s"
+
+
 def faults(found: dict[str, Any]) -> Iterator[str]:
     yield "| fault | rounds | what came of them |"
     yield "|---|---|---|"
@@ -176,6 +199,11 @@ def figures() -> str:
         "![CPU of a plan by the number of files](../bench/results/plans.svg)",
         "",
         *planning(cases["results"]),
+        "",
+        "CPU of a metadata table, beside PyIceberg's `inspect` of the same folder: the first call of a process that",
+        "has opened the table, and the best of three after it.",
+        "",
+        *metadata_tables(load("metadata_tables")["results"]),
         "",
         "The server beside Java's own REST server, Iceberg's test fixture, on the same disk: good answers a second,",
         "CPU of the server for each, and how long half and 99 % took at most. A commit sets a property.",
