@@ -119,8 +119,8 @@ class Maintenance:
         As Spark's procedure, of all snapshots: metadata, manifests and position deletes are written with locations
         below the target prefix into the staging folder, by default one beside the table's metadata. Nothing is copied
         or committed: once its `files` are, `register_table` takes the table there by its `metadata_location`. Earlier
-        metadata files are left out. Raises ValidationError where a file is outside of the source prefix, or one prefix
-        is inside of the other, ReadOnlyError, StorageError, CorruptFileError.
+        metadata files are left out. Raises ValidationError where a file is outside of the source prefix, one prefix is
+        inside of the other, or the staging folder is that of the source, ReadOnlyError, StorageError, CorruptFileError.
         """
         self.repository.foreign.adopt_all_if_changed()
         state = self.repository.state(self.stream)

@@ -57,13 +57,16 @@ def rewrite_table_path(
 ) -> RewrittenTablePath:
     """Writes the files of a table's metadata with locations of another prefix, and the list of all files to copy.
 
-    Raises ValidationError where a file of the table is outside of the source prefix, StorageError, CorruptFileError.
+    Raises ValidationError where a file of the table is outside of the source prefix or would be written over,
+    StorageError, CorruptFileError.
     """
     source, target = given_location(source_prefix), given_location(target_prefix)
     folder = metadata_folder(state.metadata.location, state.metadata.properties)
     staging = given_location(staging_location or f"{folder}/copy-table-staging-{uuid.uuid4()}")
     if is_inside(target, source) or is_inside(source, target):
         raise ValidationError(f"a table can't be copied from {source} to {target}: one lies in the other")
+    if is_inside(source, staging) and is_inside(staging, source):
+        raise ValidationError(f"{staging} can't be the staging folder: files of the table would be written over")
     path = local_path(source)
     olds = [source] if path is None else [f"{scheme}{path}" for scheme in ("file://", "file:", "")]
     rewriting = _Rewriting(repository, state, source, LocationMapping.of(dict.fromkeys(olds, target)), target, staging)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.commit.added_files import added_entries, check_data_files
-from icecore.engine.commit.decide import ProduceSnapshot
+from icecore.engine.commit.decide import ChangeMetadata, ProduceSnapshot, StaleRemovals
 from icecore.engine.common.location import local_path, location_key, path_fault, to_uri
 from icecore.engine.common.text import abbreviated
 from icecore.engine.data.write.describe_files import Describer
@@ -20,7 +20,8 @@ from icecore.engine.operations.file_effects import live_among
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
-from icecore.engine.spec.snapshot import Operation
+from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation, Snapshot
+from icecore.engine.spec.updates.table_update import TableUpdate
 from icecore.engine.storage.file_io import Storage
 
 
@@ -48,26 +49,72 @@ class AppendFiles:
         )
 
 
-def describe_existing_files(
-    at: PlanContext, file_paths: tuple[str, ...], branch: str, check_duplicate_files: bool, describe: Describer
-) -> list[ContentFile]:
-    """Descriptions of Parquet files that exist already, under locations that say all (G4).
+@frozen
+class AbsentFiles:
+    """Files that must not be in a branch: what is added to it meanwhile is looked at, too.
 
-    Raises ValidationError where one is given twice, is in the branch already, or does not fit the table.
+    `spellings` are all that manifests may have of them. `head_id` is that of the head that was looked at; of main where
+    the branch is yet to be made, from main.
     """
+
+    branch: str
+    spellings: frozenset[str]
+    head_id: int | None
+
+    @classmethod
+    def of(cls, at: PlanContext, file_paths: Iterable[str], branch: str) -> AbsentFiles:
+        """The files of paths. Raises ValidationError where one is in the branch."""
+        spellings = frozenset(s for p in file_paths for s in _spellings(at.storage, p))
+        absent = cls(branch, spellings, _head_id(at.state.metadata, branch))
+        absent._check(at, at.metadata.snapshot_by_ref(branch))
+        return absent
+
+    def check_apart(self, earlier: Iterable[AbsentFiles]) -> None:
+        """Raises ValidationError where the same transaction adds one of the files to the branch already."""
+        given = (a.spellings & self.spellings for a in earlier if a.branch == self.branch)
+        if again := sorted({location_key(s) for found in given for s in found}):
+            raise ValidationError(f"files are given twice: {abbreviated(again, 5)}")
+
+    def plan(self, at: PlanContext) -> ChangeMetadata:
+        """A command without updates that holds on this head alone. Raises ValidationError where a file is there now."""
+        head_id = _head_id(at.state.metadata, self.branch)
+        if head_id is not None and head_id != self.head_id:
+            self._check(at, at.state.metadata.find_snapshot(head_id))
+
+        def updates_for(metadata: TableMetadata) -> list[TableUpdate]:
+            if _head_id(metadata, self.branch) != head_id:
+                raise StaleRemovals
+            return []
+
+        return ChangeMetadata(updates_for)
+
+    def _check(self, at: PlanContext, head: Snapshot | None) -> None:
+        if present := live_among(sorted(self.spellings), at.repository, at.state, head):
+            raise ValidationError(f"files are in the table already: {abbreviated(present, 5)}")
+
+
+def _head_id(metadata: TableMetadata, branch: str) -> int | None:
+    ref = metadata.refs.get(branch) or metadata.refs.get(MAIN_BRANCH)
+    return None if ref is None else ref.snapshot_id
+
+
+def check_paths(at: PlanContext, file_paths: Sequence[str]) -> None:
+    """Raises ValidationError where what is given is no path, or a file is given twice."""
     for path in file_paths:
         if text := path_fault(path):
             raise ValidationError(f"the path of a file to add {text}")
-    storage, metadata = at.storage, at.metadata
-    places = [location_key(storage.resolve(p)) for p in file_paths]
+    places = [location_key(at.storage.resolve(p)) for p in file_paths]
     repeated = sorted(p for p, n in Counter(places).items() if n > 1)
     if repeated:
         raise ValidationError(f"files are given twice: {abbreviated(repeated, 5)}")
-    if check_duplicate_files:
-        spelled = [s for p in file_paths for s in _spellings(storage, p)]
-        present = live_among(spelled, at.repository, at.state, metadata.snapshot_by_ref(branch))
-        if present:
-            raise ValidationError(f"files are in the table already: {abbreviated(present, 5)}")
+
+
+def describe_existing_files(at: PlanContext, file_paths: Iterable[str], describe: Describer) -> list[ContentFile]:
+    """Descriptions of Parquet files that exist already, under locations that say all (G4).
+
+    Raises ValidationError where one does not fit the table.
+    """
+    storage, metadata = at.storage, at.metadata
     return describe(
         # A path that the table's location mapping knows is one of the table's own.
         [to_uri(p) if storage.resolve(p) == p else p for p in file_paths],

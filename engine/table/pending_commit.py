@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import evolve
@@ -16,12 +17,7 @@ from icecore.engine.common.ids import new_snapshot_id
 from icecore.engine.data.arrow.to_arrow import to_arrow
 from icecore.engine.data.spark_schema import is_spark
 from icecore.engine.data.write.write_rows import write_data_files
-from icecore.engine.errors import (
-    REFUSED,
-    IcecoreError,
-    MissingFileError,
-    ValidationError,
-)
+from icecore.engine.errors import REFUSED, IcecoreError, MissingFileError, ValidationError
 from icecore.engine.events.event import Provenance
 from icecore.engine.evolution.manage_snapshots import CherryPick
 from icecore.engine.expression.sql.parse import FilterLike
@@ -30,6 +26,7 @@ from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.metadata.requirements import requirements_for
 from icecore.engine.metadata.write_audit_publish import branch_for
 from icecore.engine.operations.action import Action, PlanContext, SnapshotTarget
+from icecore.engine.operations.add_files import AbsentFiles, check_paths
 from icecore.engine.operations.cherry_pick import PickSnapshot
 from icecore.engine.operations.conflict_validation import CommitBase, isolation_level
 from icecore.engine.operations.equality_deletes import write_key_deletes
@@ -97,6 +94,7 @@ class PendingCommit:
         self._written_at_once: set[str] = set()
         # Branches that were not there, to be made from main by this transaction.
         self._audited: set[str] = set()
+        self._absent: list[AbsentFiles] = []
 
     @property
     def storage(self) -> Storage:
@@ -220,6 +218,14 @@ class PendingCommit:
         """Adds an operation that writes no files when it is planned; it is planned on the table's own metadata."""
         self._commands.append(lambda state: action.plan(self._context(state, state.metadata)))
 
+    def check_new(self, file_paths: Sequence[str], branch: str, check_duplicate_files: bool) -> None:
+        """Raises ValidationError where a file is given twice or is in the branch already; the commit does so too."""
+        check_paths(self.context, file_paths)
+        if check_duplicate_files and self.answered is None:
+            absent = AbsentFiles.of(self.context, file_paths, branch)
+            absent.check_apart(self._absent)
+            self._absent.append(absent)
+
     def add_cherry_pick(self, pick: CherryPick) -> None:
         """Adds a cherry-pick, the first change of rows and refs. Raises ValidationError, NoSuchSnapshotError."""
         self.check_first_change()
@@ -336,12 +342,18 @@ class PendingCommit:
 
     def part(self) -> TablePart:
         """The table's part of a commit, of this table or of several."""
-        prepared = tuple(self._commands)
+        # Before anything is added.
+        prepared: list[Prepared] = [*(partial(self._absence, a) for a in self._absent), *self._commands]
         return TablePart(
             self._stream,
             lambda state: [command for prepare in prepared if (command := prepare(state)) is not None],
             tuple(self._requirements),
         )
+
+    def _absence(self, absent: AbsentFiles, state: TableState) -> Command | None:
+        # The same call may have been answered meanwhile.
+        is_done = self.repository.already(self._provenance) is not None
+        return None if is_done else absent.plan(self._context(state, state.metadata))
 
     def make_commit(self) -> TableState | None:
         """Commits, and returns the state after it; None where there is nothing to commit.
@@ -371,6 +383,7 @@ class PendingCommit:
     def end(self, result: CommitResult) -> None:
         """Ends the transaction after its commit."""
         self._commands, self._snapshot_ids, self._reshaping, self._requirements = [], set(), [], []
+        self._absent.clear()
         if self._planned:
             self.discard(self.repository.added_paths(result.event))
         self._written.clear()

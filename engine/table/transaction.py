@@ -206,8 +206,8 @@ class Transaction(OnceInBlock):
             mapping = NameMapping.of_fields(self.metadata.schema().fields)
             self.add(metadata_commands.changed_properties({NAME_MAPPING.name: mapping.to_json()}, ()))
         paths = names_of(file_paths, "file_paths")
-        files = describe_existing_files(pending.context, paths, branch, check_duplicate_files, self._describe)
-        self._append(branch, files, options)
+        pending.check_new(paths, branch, check_duplicate_files)
+        self._append(branch, describe_existing_files(pending.context, paths, self._describe), options)
 
     @takes_options(PinnedChangeOptions)
     def row_delta(

@@ -102,7 +102,6 @@ def _describe(
     if partition is None:
         raise ValidationError(f"{path}: it has no rows")
     hive.check_partition(partition)
-    """The footer of a Parquet file. Raises MissingFileError, CorruptFileError."""
     with storage.open_input(path) as source, translated(path, "read"):
         groups = read_row_groups(source, path)
     done = metrics.finish(_column_sizes(groups, schema, name_mapping))

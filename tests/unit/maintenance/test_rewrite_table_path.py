@@ -67,3 +67,14 @@ def test_all_files_must_be_below_the_prefix(catalog: icecore.Catalog, warehouse:
         with pytest.raises(ValidationError, match=r"would not be copied|lies in the other"):
             table.maintenance.rewrite_table_path(source, target, str(tmp_path / "staged"))
     assert not (tmp_path / "staged").exists()
+
+
+def test_nothing_is_staged_over_the_table(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Below the source prefix each file would be named as the one that it is written of."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    location = local(table.location())
+    for staging in (table.location(), f"{location}/", f"file:{location}/metadata/.."):
+        with pytest.raises(ValidationError, match="would be written over"):
+            table.maintenance.rewrite_table_path(table.location(), str(tmp_path / "there"), staging)
+    assert catalog.verify(deep=True).ok

@@ -83,6 +83,62 @@ def test_a_branch_that_is_not_there_is_made_from_main(catalog: icecore.Catalog, 
         table.add_files([str(file)], branch="newer")
 
 
+def test_a_file_that_came_meanwhile_is_not_added_again(catalog: icecore.Catalog, file: Path) -> None:
+    """Between a call and its commit, by another handle; the file is left where it is."""
+    table = make_table(catalog)
+    late = table.transaction()
+    late.add_files([str(file)])
+    with icecore.open(catalog.path) as other:
+        other.load_table("ns.t").append(rows(9))
+        other.load_table("ns.t").add_files([f"file:{file}"])
+    with pytest.raises(ValidationError, match="in the table already"):
+        late.commit()
+    assert ids_of(table.refresh()) == [1, 2, 9] and file.exists()
+
+
+@pytest.mark.parametrize("branch", ["main", "new"])
+def test_what_came_meanwhile_is_no_hindrance_else(catalog: icecore.Catalog, file: Path, branch: str) -> None:
+    table = make_table(catalog)
+    table.append(rows(8))
+    late = table.transaction()
+    late.append(rows(7), branch=branch)
+    late.add_files([str(file)], branch=branch)
+    table.append(rows(9))
+    late.commit()
+    assert ids_of(table.refresh(), ref=branch) == [1, 2, 7, 8, 9]
+
+
+def test_a_new_branch_is_made_from_what_main_is_by_then(catalog: icecore.Catalog, file: Path) -> None:
+    table = make_table(catalog)
+    table.append(rows(9))
+    late = table.transaction()
+    late.add_files([str(file)], branch="new")
+    table.add_files([str(file)])
+    with pytest.raises(ValidationError, match="in the table already"):
+        late.commit()
+    assert "new" not in table.refresh().refs()
+
+
+def test_a_transaction_adds_a_file_once(catalog: icecore.Catalog, file: Path) -> None:
+    table = make_table(catalog)
+    with table.transaction() as changes:
+        changes.add_files([str(file)])
+        with pytest.raises(ValidationError, match="given twice"):
+            changes.add_files([f"file:{file}"])
+    assert ids_of(table.refresh()) == [1, 2]
+
+
+def test_a_call_that_comes_twice_adds_its_files_once(catalog: icecore.Catalog, file: Path) -> None:
+    """By its key, also where both came at once."""
+    table = make_table(catalog)
+    late = table.transaction(idempotency_key="once")
+    late.add_files([str(file)])
+    for _ in range(2):
+        table.add_files([str(file)], idempotency_key="once")
+    late.commit()
+    assert ids_of(table.refresh()) == [1, 2]
+
+
 def with_ids(path: Path, columns: dict[str, tuple[int | None, list[int | str]]]) -> str:
     """A Parquet file whose columns have field ids."""
     fields = [
