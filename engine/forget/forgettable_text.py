@@ -21,6 +21,7 @@ from icecore.engine.formats.event_content import files_part
 from icecore.engine.log.namespaces import fold_namespaces
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.metadata.fold import TableState
 from icecore.engine.replay.states import Kind, State
 from icecore.engine.replay.table_states import TABLES
 from icecore.engine.replay.view_states import VIEWS
@@ -150,7 +151,10 @@ def kind_of(stream: str) -> Kind[Any]:
 
 
 def check_not_in_force(store: EventStore, streams: Collection[str], replacements: Iterable[Replacement]) -> None:
-    """Raises ValidationError where a present state would be another with the replacements."""
+    """Raises ValidationError where a present state would be another with the replacements.
+
+    That of a purged table is left out: nobody can change it or have it back.
+    """
     by_position = {r.position: r for r in replacements}
     for stream in streams:
         events = list(store.stream_events(stream))
@@ -162,8 +166,11 @@ def check_not_in_force(store: EventStore, streams: Collection[str], replacements
         written = len(events) if head is None else head["materialized_version"]
         for count in {len(events), written}:
             before = _folded(stream, events[:count])
-            if before != _folded(stream, replaced[:count]) and before is not None:
-                raise _in_force(dotted(before.identifier))
+            if before is None or (isinstance(before, TableState) and before.purged_at is not None):
+                continue
+            if before != _folded(stream, replaced[:count]):
+                name = dotted(before.identifier)
+                raise _in_force(f"{name}, which can be undropped" if before.dropped else name)
 
 
 def _folded(stream: str, events: list[Event]) -> State | None:

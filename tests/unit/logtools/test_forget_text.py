@@ -115,6 +115,21 @@ def test_what_can_not_be_forgotten(catalog: icecore.Catalog) -> None:
     assert catalog.verify().problems == ()
 
 
+def test_the_text_of_a_dropped_table_is_forgotten_once_it_is_purged(catalog: icecore.Catalog) -> None:
+    """Until then it can be had back, and after that nobody could change it."""
+    table = make_table(catalog, properties={"contact": "zoe"})
+    table.append(rows(1), snapshot_properties={"asked-by": "zoe"})
+    end = catalog.position
+    catalog.drop_table("ns.t")
+    with pytest.raises(ValidationError, match=r"still in force in ns\.t, which can be undropped"):
+        catalog.forget_text("zoe")
+    catalog.purge_table("ns.t")
+    assert catalog.forget_text("zoe").events == (2, 3)
+    assert catalog.at(end).load_table("ns.t").properties["contact"] == "forgotten"
+    catalog.rebuild()
+    assert catalog.verify().problems == () and not list(local(table.location()).rglob("*.json"))
+
+
 def test_the_command_forgets_a_text(catalog: icecore.Catalog) -> None:
     told(catalog)
 
