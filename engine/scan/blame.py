@@ -7,7 +7,8 @@ compaction or an update of its neighbour does, to the file that it was in before
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from icecore.engine.data.arrow.nested import no_rows
 from icecore.engine.data.arrow.row_codes import occurrences, row_codes
 from icecore.engine.data.read.changed_file_rows import ChangedRowsReader, FileRows
 from icecore.engine.data.read.read_tasks import DeleteCache
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import MissingFileError, ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.events.manifest_changes import ListedManifest, changes_of
@@ -217,10 +218,11 @@ class Blame:
         event = self._brought.get(snapshot_id, (None, None))[0]
         if event is not None and snapshot_id in self._reverts:
             rows = self._not_brought_back(event, rows, waiting)
-        is_exact = snapshot is not None
+        # A revert gives back files: that of rows still here was added by a commit whose files are gone.
+        is_exact = snapshot is not None and snapshot_id not in self._reverts
         if rows.num_rows and snapshot is not None and snapshot.operation != Operation.APPEND:
             before = self._rows_gone(snapshot)
-            is_exact = before is not None
+            is_exact = is_exact and before is not None
             if before is not None:
                 rows = self._matched(rows, before, origins, waiting)
         for number in rows[_NUMBER].to_pylist():
@@ -265,19 +267,35 @@ class Blame:
     def _first_added(self, before: Event, paths: set[str]) -> dict[str, int]:
         """The snapshot that added each of the files first, of those that were added before an event."""
         found: dict[str, int] = {}
-        for event in {e.position: e for e, _ in self._brought.values() if e.position < before.position}.values():
-            changes = changes_of(event.payload, event.position)
-            content = self.planner.repository.store.entries(event.position) if changes else None
-            if content is None:
-                continue
-            for snapshot_id, change in changes.items():
-                for listed in change.added:
-                    if listed.position == event.position:
-                        entries = content.slice(listed.row_offset, listed.row_count)
-                        added = entries.filter(pc.equal(entries["status"], int(ManifestEntryStatus.ADDED)))
-                        for path in paths.intersection(added["file_path"].to_pylist()):
-                            found.setdefault(path, _signed(snapshot_id))
+        for event, snapshot in self._brought.values():
+            if event.position < before.position:
+                for path in paths.difference(found).intersection(self._added(event, snapshot)):
+                    found[path] = _signed(snapshot.snapshot_id)
         return found
+
+    def _added(self, event: Event, snapshot: Snapshot) -> Iterator[str]:
+        """The paths that a snapshot added, by the log or, where another engine made it, by manifests still there."""
+        repository, change = (
+            self.planner.repository,
+            changes_of(event.payload, event.position).get(snapshot.snapshot_id),
+        )
+        if change is None:
+            with contextlib.suppress(MissingFileError):
+                for listed in repository.list_manifests(self.state, snapshot):
+                    if listed.manifest.added_snapshot_id == snapshot.snapshot_id:
+                        storage = repository.storage_of(self.state)
+                        yield from _added_paths(repository.entries.inherited(self.state.stream, listed, storage))
+            return
+        content = repository.entries.beside(event.position)
+        for listed in change.added:
+            if content is not None and listed.position == event.position:
+                yield from _added_paths(content.slice(listed.row_offset, listed.row_count))
+
+
+def _added_paths(entries: pa.Table) -> list[str]:
+    added = entries.filter(pc.equal(entries["status"], int(ManifestEntryStatus.ADDED)))
+    paths: list[str] = added["file_path"].to_pylist()
+    return paths
 
 
 def _same_rows(rows: pa.Table, before: pa.Table, columns: Iterable[str]) -> tuple[Longs, Longs]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
-from core_tables import make_table, rows
+from core_tables import make_table, pyiceberg_catalog, rows
 
 import icecore
 from icecore.engine.errors import NoSuchTableError, ValidationError
@@ -32,6 +33,26 @@ def test_a_row_is_blamed_on_who_brought_it(catalog: icecore.Catalog, format_vers
     [row] = table.blame("id = 1", selected_fields=["name"], limit=1).to_pylist()
     assert (row["_actor"], row["_position"], row["name"]) == ("ann", 3, "n1")
     assert list(row)[:7] == table.blame(limit=0).column_names[:7]
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_a_revert_gives_back_what_another_engine_brought(catalog: icecore.Catalog, expired: bool) -> None:
+    """The rows are theirs, however often they came back, while their snapshot is there to say so."""
+    table = make_table(catalog)
+    table.append(rows(9))
+    with contextlib.closing(pyiceberg_catalog(catalog.path)) as peer:
+        peer.load_table("ns.t").append(rows(1, 2))
+    table.refresh()
+    theirs = catalog.position
+    for _ in range(2):
+        table.delete("id < 3")
+        catalog.revert(catalog.position)
+        table.refresh()
+    if expired:
+        table.maintenance.expire_snapshots().older_than(2**50).retain_last(1).commit()
+    found = {r["id"]: (r["_position"], r["_is_exact"]) for r in table.refresh().blame().to_pylist()}
+    assert found[9] == (3, True)
+    assert all(row == (theirs, True) or (expired and not row[1]) for row in (found[1], found[2]))
 
 
 def test_expired_commits_leave_who_came_at_the_latest(catalog: icecore.Catalog) -> None:
