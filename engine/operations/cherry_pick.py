@@ -63,7 +63,7 @@ class PickSnapshot:
         if pc.any(pc.not_equal(added["content"], int(DataFileContent.DATA))).as_py():
             raise ValidationError(f"snapshot {source.snapshot_id} can't be picked: it adds delete files")
         if is_replace:
-            _check_partitions(at, source, added)
+            _check_partitions(at, source, added, ancestors)
         gone = removed.filter(pc.equal(removed["content"], int(DataFileContent.DATA)))["file_path"].to_pylist()
         effects = FileEffects(by_position=False, gone=gone)
         again = sorted(set(added["file_path"].to_pylist()) - set(gone))
@@ -117,7 +117,7 @@ def _check_not_there(ancestors: Iterable[Snapshot], source: Snapshot) -> None:
             )
 
 
-def _check_partitions(at: PlanContext, source: Snapshot, added: pa.Table) -> None:
+def _check_partitions(at: PlanContext, source: Snapshot, added: pa.Table, ancestors: Iterable[Snapshot]) -> None:
     """Raises ValidationError where a snapshot since the source's parent added files to a partition it replaces.
 
     One that has expired may have.
@@ -130,9 +130,11 @@ def _check_partitions(at: PlanContext, source: Snapshot, added: pa.Table) -> Non
             f"an ancestor of main"
         )
     replaced, before = set(_partitions(added)), metadata.current_snapshot_id
-    for snapshot in metadata.ancestors(metadata.current_snapshot_id):
+    for snapshot in ancestors:
         if snapshot.snapshot_id == parent:
             return
+        if metadata.snapshot_by_id(snapshot.snapshot_id) is None:
+            break
         before = snapshot.parent_snapshot_id
         since = _entries(at, snapshot, ManifestEntryStatus.ADDED)
         if not replaced.isdisjoint(_partitions(since)):

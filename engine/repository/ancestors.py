@@ -17,18 +17,35 @@ def ancestors_since(
 ) -> Iterator[Snapshot]:
     """A snapshot and its ancestors, newest first: all that the table has, and those that came after a position.
 
+    Other engines may take its parent from a snapshot when they expire that, as PyIceberg does: the log has it.
     Raises MissingArchiveError, where some have expired.
     """
-    parent = snapshot_id
-    for snapshot in state.metadata.ancestors(snapshot_id):
+    added: dict[int, Snapshot] | None = None
+    passed, at = set[int](), snapshot_id
+    while at is not None and at not in passed:
+        passed.add(at)
+        snapshot = state.metadata.snapshot_by_id(at)
+        if snapshot is None or (snapshot.parent_snapshot_id is None and (added or _was_adopted(repository, state))):
+            added = _added(repository, state, position) if added is None else added
+            snapshot = added.get(at, snapshot)
+        if snapshot is None:
+            return
         yield snapshot
-        parent = snapshot.parent_snapshot_id
-    if parent is None or state.metadata.snapshot_by_id(parent) is not None:
-        return
-    events = repository.store.filtered_events(stream=state.stream, after=position)
-    updates = (u for e in events if e.kind in (TABLE_COMMITTED, TABLE_ADOPTED) for u in table_updates(e))
-    added = {u.snapshot.snapshot_id: u.snapshot for u in updates if isinstance(u, AddSnapshot)}
-    while parent in added:
-        snapshot = added.pop(parent)
-        yield snapshot
-        parent = snapshot.parent_snapshot_id
+        at = snapshot.parent_snapshot_id
+
+
+def _was_adopted(repository: Repository, state: TableState) -> bool:
+    """Whether another engine ever wrote the table's metadata."""
+    found = repository.store.filtered_events(stream=state.stream, kind=TABLE_ADOPTED)
+    return next(found, None) is not None
+
+
+def _added(repository: Repository, state: TableState, position: int) -> dict[int, Snapshot]:
+    """The snapshots that came after a position, as they were then."""
+    found: dict[int, Snapshot] = {}
+    for event in repository.store.filtered_events(stream=state.stream, after=position):
+        if event.kind in (TABLE_COMMITTED, TABLE_ADOPTED):
+            for update in table_updates(event):
+                if isinstance(update, AddSnapshot):
+                    found.setdefault(update.snapshot.snapshot_id, update.snapshot)
+    return found

@@ -140,6 +140,28 @@ def test_a_pick_whose_first_pick_has_expired_is_refused(catalog: icecore.Catalog
         table.manage_snapshots().cherry_pick(forward).commit()
 
 
+def peer_expires(catalog: icecore.Catalog, snapshot_id: int) -> None:
+    """PyIceberg, beside the log, takes the snapshot that it expires from the parents of others too."""
+    with contextlib.closing(pyiceberg_catalog(catalog.path)) as peer:
+        peer.load_table("ns.t").maintenance.expire_snapshots().by_id(snapshot_id).commit()
+
+
+def test_a_pick_is_refused_where_another_engine_cut_the_history_off(catalog: icecore.Catalog) -> None:
+    """The table's metadata does not say any more that the head was built on the picked snapshot: the log does."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    source = head(table).snapshot_id
+    table.manage_snapshots().create_tag(source, "kept").commit()
+    table.delete("id = 1")
+    deleting = head(table).snapshot_id
+    table.append(rows(3))
+    peer_expires(catalog, deleting)
+    assert head(table.refresh()).parent_snapshot_id is None
+    with pytest.raises(ValidationError, match="ancestor of main already"):
+        table.manage_snapshots().cherry_pick(source).commit()
+    assert ids_of(table.refresh()) == [2, 3]
+
+
 def test_a_dry_run_of_a_pick_leaves_the_files(catalog: icecore.Catalog) -> None:
     table = make_table(catalog, properties=WAP)
     table.append(rows(1))
@@ -170,14 +192,18 @@ def test_an_overwrite_of_partitions_is_picked(catalog: icecore.Catalog, version:
     assert catalog.verify().problems == ()
 
 
-def test_an_overwrite_of_partitions_is_not_picked_where_history_expired(catalog: icecore.Catalog) -> None:
+@pytest.mark.parametrize("by", ["icecore", "pyiceberg"])
+def test_an_overwrite_of_partitions_is_not_picked_where_history_expired(catalog: icecore.Catalog, by: str) -> None:
     """A snapshot that added files to its partition may be among those that are gone."""
     table = catalog.create_table("ns.t", PARTS, partition_spec=["kind"], properties=WAP)
     table.dynamic_partition_overwrite(parts((1, "a")), snapshot_properties={"wap.id": "w1"})
     table.append(parts((2, "a")))
     first = head(table).snapshot_id
     table.append(parts((3, "b")))
-    table.maintenance.expire_snapshots().by_ids([first]).commit()
+    if by == "icecore":
+        table.maintenance.expire_snapshots().by_ids([first]).commit()
+    else:
+        peer_expires(catalog, first)
     with pytest.raises(ValidationError, match=f"have expired, as {first}"):
         table.manage_snapshots().publish("w1").commit()
     assert ids_of(table) == [2, 3]
