@@ -21,6 +21,7 @@ from icecore.engine.data.read.file_sources import open_source
 from icecore.engine.data.read.read_tasks import read_task
 from icecore.engine.data.read.table_columns import Identification
 from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
@@ -93,7 +94,7 @@ def _describe(
         name_mapping=name_mapping,
     )
     for batch in batches:
-        rows = pa.Table.from_batches([batch])
+        rows = _allowed(pa.Table.from_batches([batch]), schema, path)
         metrics.add(rows)
         for value, _ in partition_batches(rows, spec, schema):
             if partition is not None and value != partition:
@@ -121,6 +122,14 @@ def _describe(
         upper_bounds=done.upper_bounds,
         split_offsets=tuple(sorted(g.start for g in groups)),
     )
+
+
+def _allowed(rows: pa.Table, schema: Schema, path: str) -> pa.Table:
+    """The rows. Raises ValidationError where they lack what is required, as those that the table writes itself."""
+    try:
+        return conform(rows, schema)
+    except ValidationError as e:
+        raise ValidationError(f"{path}: {e}") from e
 
 
 def _check_columns(path: str, fields: tuple[FileField, ...], schema: Schema, name_mapping: NameMapping) -> None:

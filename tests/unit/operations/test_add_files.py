@@ -168,3 +168,32 @@ def test_ids_that_the_table_did_not_give_out_are_refused(
     path = with_ids(tmp_path / "theirs.parquet", {"a": (ids[0], [10]), "b": (ids[1], [20])})
     with pytest.raises(ValidationError, match=f"column 'a' has the field id {ids[0]}, and the table's has 1"):
         table.add_files([path])
+
+
+def test_a_branch_that_a_transaction_moves_back_may_have_the_file_again(catalog: icecore.Catalog, file: Path) -> None:
+    table = make_table(catalog)
+    table.append(rows(9))
+    first = table.current_snapshot()
+    assert first is not None
+    table.add_files([str(file)])
+    with table.transaction() as transaction:
+        transaction.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+        transaction.add_files([str(file)])
+    assert ids_of(table.refresh()) == [1, 2, 9]
+
+
+def test_a_key_is_answered_though_the_file_is_gone(catalog: icecore.Catalog, file: Path) -> None:
+    """The call is sent again where its answer was lost."""
+    make_table(catalog).add_files([str(file)], idempotency_key="k")
+    file.unlink()
+    table = catalog.load_table("ns.t")
+    table.add_files([str(file)], idempotency_key="k")
+    assert len(table.snapshots()) == 1
+
+
+def test_nulls_of_a_required_column_are_refused(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """A plan takes it that there are none."""
+    table = catalog.create_table("ns.t", pa.schema([pa.field("id", pa.int64(), nullable=False)]))
+    pq.write_table(pa.table({"id": pa.array([1, None], pa.int64())}), tmp_path / "nulls.parquet")
+    with pytest.raises(ValidationError, match=r"nulls\.parquet: column 'id' is required, found 1 nulls"):
+        table.add_files([str(tmp_path / "nulls.parquet")])
