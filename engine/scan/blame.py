@@ -275,15 +275,12 @@ class Blame:
 
     def _added(self, event: Event, snapshot: Snapshot) -> Iterator[str]:
         """The paths that a snapshot added, by the log or, where another engine made it, by manifests still there."""
-        repository, change = (
-            self.planner.repository,
-            changes_of(event.payload, event.position).get(snapshot.snapshot_id),
-        )
+        repository, storage = self.planner.repository, self.planner.repository.storage_of(self.state)
+        change = changes_of(event.payload, event.position).get(snapshot.snapshot_id)
         if change is None:
             with contextlib.suppress(MissingFileError):
                 for listed in repository.list_manifests(self.state, snapshot):
                     if listed.manifest.added_snapshot_id == snapshot.snapshot_id:
-                        storage = repository.storage_of(self.state)
                         yield from _added_paths(repository.entries.inherited(self.state.stream, listed, storage))
             return
         content = repository.entries.beside(event.position)
