@@ -61,7 +61,8 @@ def describe_files(
 
     A column of an identity partition that a file lacks is read from its path, as Hive lays files out. Raises
     MissingFileError, CorruptFileError, and ValidationError where a column is not in the table, has a type that does not
-    fit, the rows belong to several partitions, or a partition is told neither by the file nor by its path.
+    fit or nulls though it is required, the rows belong to several partitions, or a partition is told neither by the
+    file nor by its path.
     """
     return [_describe(p, schema, spec, storage, properties, name_mapping) for p in file_paths]
 
@@ -125,7 +126,7 @@ def _describe(
 
 
 def _allowed(rows: pa.Table, schema: Schema, path: str) -> pa.Table:
-    """The rows. Raises ValidationError where they lack what is required, as those that the table writes itself."""
+    """The rows. Raises ValidationError where a required field is null, as for rows that the table writes itself."""
     try:
         return conform(rows, schema)
     except ValidationError as e:

@@ -191,9 +191,17 @@ def test_a_key_is_answered_though_the_file_is_gone(catalog: icecore.Catalog, fil
     assert len(table.snapshots()) == 1
 
 
-def test_nulls_of_a_required_column_are_refused(catalog: icecore.Catalog, tmp_path: Path) -> None:
-    """A plan takes it that there are none."""
-    table = catalog.create_table("ns.t", pa.schema([pa.field("id", pa.int64(), nullable=False)]))
-    pq.write_table(pa.table({"id": pa.array([1, None], pa.int64())}), tmp_path / "nulls.parquet")
-    with pytest.raises(ValidationError, match=r"nulls\.parquet: column 'id' is required, found 1 nulls"):
-        table.add_files([str(tmp_path / "nulls.parquet")])
+def test_nulls_of_a_required_field_are_refused(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """A filter takes it that there are none: `id IS NULL` plans no file."""
+    inner = pa.struct([pa.field("x", pa.int64(), nullable=False)])
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", inner)])
+    table = catalog.create_table("ns.t", schema)
+    found = [({"id": [1, None], "s": [None, {"x": 1}]}, "'id'"), ({"id": [1, 2], "s": [None, {"x": None}]}, r"'s\.x'")]
+    for values, name in found:
+        given = pa.schema([("id", pa.int64()), ("s", pa.struct([("x", pa.int64())]))])
+        pq.write_table(pa.table(values, schema=given), tmp_path / "nulls.parquet")
+        with pytest.raises(ValidationError, match=rf"nulls\.parquet: column {name} is required, found 1 nulls"):
+            table.add_files([str(tmp_path / "nulls.parquet")])
+    pq.write_table(pa.table({"id": [1, 2], "s": [None, {"x": 1}]}, schema=given), tmp_path / "whole.parquet")
+    table.add_files([str(tmp_path / "whole.parquet")])
+    assert ids_of(table.refresh()) == [1, 2]
