@@ -34,6 +34,11 @@ def ancestors_since(
         at = snapshot.parent_snapshot_id
 
 
+def parent_id(repository: Repository, state: TableState, snapshot: Snapshot) -> int | None:
+    """The id of the snapshot that a snapshot of the table was built on, as `ancestors_since` knows it."""
+    return next(ancestors_since(repository, state, snapshot.snapshot_id, 0)).parent_snapshot_id
+
+
 def _was_adopted(repository: Repository, state: TableState) -> bool:
     """Whether another engine ever wrote the table's metadata."""
     found = repository.store.filtered_events(stream=state.stream, kind=TABLE_ADOPTED)

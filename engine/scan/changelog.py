@@ -40,6 +40,7 @@ from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.metadata.snapshot_range import SnapshotRange
+from icecore.engine.repository.ancestors import parent_id
 from icecore.engine.repository.repository import Repository
 from icecore.engine.scan.incremental_append import added_by
 from icecore.engine.spec.content_file import ManifestContent
@@ -237,19 +238,19 @@ class IncrementalChangelogScan:
 
         Raises ValidationError where its parent was expired, unless it is an append.
         """
-        parent_id = snapshot.parent_snapshot_id
-        if parent_id is not None and self._state.metadata.snapshot_by_id(parent_id) is None:
+        repository = self._planner.repository
+        parent = parent_id(repository, self._state, snapshot)
+        if parent is not None and self._state.metadata.snapshot_by_id(parent) is None:
             if snapshot.operation != Operation.APPEND:
                 raise ValidationError(
-                    f"what snapshot {snapshot.snapshot_id} changed can't be told: its parent {parent_id} was expired"
+                    f"what snapshot {snapshot.snapshot_id} changed can't be told: its parent {parent} was expired"
                 )
             # A file that was brought back keeps its age, and older deletes apply to it again.
-            repository = self._planner.repository
             added, entries = added_by(repository, self._state, (snapshot,))
             after = repository.list_manifests(self._state, snapshot)
             deletes = (m for m in after if m.manifest.content is ManifestContent.DELETES)
             return self._plan(()), self._plan((*added, *deletes), entries)
-        before, after = manifests_around(self._planner.repository, self._state, snapshot)
+        before, after = manifests_around(repository, self._state, snapshot)
         return self._plan(before), self._plan(after)
 
     def _plan(self, listed: Sequence[ListedManifest], entries: str = "TRUE") -> PlannedFiles:
@@ -278,9 +279,9 @@ def manifests_around(
     repository: Repository, state: TableState, snapshot: Snapshot
 ) -> tuple[tuple[ListedManifest, ...], tuple[ListedManifest, ...]]:
     """The manifests before and after a commit that may make a difference; its parent must be there, if it has one."""
-    parent_id = snapshot.parent_snapshot_id
+    parent = snapshot.parent_snapshot_id
     after = repository.list_manifests(state, snapshot)
-    before = () if parent_id is None else repository.list_manifests(state, state.metadata.find_snapshot(parent_id))
+    before = () if parent is None else repository.list_manifests(state, state.metadata.find_snapshot(parent))
     if _delete_paths(before) == _delete_paths(after):
         # Files of manifests that both have can't have other deletes then.
         shared = _data_paths(before) & _data_paths(after)

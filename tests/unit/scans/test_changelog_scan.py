@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from core_tables import local, make_table, rows
+from core_tables import local, make_table, pyiceberg_catalog, rows
 
 import icecore
 from icecore.engine.errors import MissingFileError, NoSuchSnapshotError, ValidationError
@@ -208,6 +209,27 @@ def test_an_expired_parent_leaves_only_appends_to_be_told(catalog: icecore.Catal
     with pytest.raises(ValidationError, match="expired"):
         changes(table, from_snapshot_id_exclusive=second)
     assert changes(table, from_snapshot_id_exclusive=third) == [(0, "INSERT", 4, "n4")]
+
+
+def test_a_parent_that_another_engine_expired_counts_still(catalog: icecore.Catalog) -> None:
+    """PyIceberg makes its child a first snapshot, which would have brought all rows: what it added is told."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    table.delete("id = 1")
+    table.append(rows(4))
+    first, second, third = (s.snapshot_id for s in table.snapshots())
+    for expired in (second, first):
+        with contextlib.closing(pyiceberg_catalog(catalog.path)) as peer:
+            peer.load_table("ns.t").maintenance.expire_snapshots().by_id(expired).commit()
+        assert table.refresh().snapshots()[-1].parent_snapshot_id is None
+        assert changes(table, from_snapshot_id_inclusive=third) == [(0, "INSERT", 4, "n4")]
+    table.delete("id = 2")
+    table.append(rows(5))
+    deleting = table.snapshots()[-2].snapshot_id
+    with contextlib.closing(pyiceberg_catalog(catalog.path)) as peer:
+        peer.load_table("ns.t").maintenance.expire_snapshots().by_id(third).commit()
+    with pytest.raises(ValidationError, match=f"its parent {third} was expired"):
+        changes(table.refresh(), from_snapshot_id_inclusive=deleting)
 
 
 def test_rows_have_the_schema_of_now_and_reserved_names_are_kept(catalog: icecore.Catalog) -> None:
