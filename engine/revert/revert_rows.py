@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.commit.new_manifests import ManifestRemoval
-from icecore.engine.errors import NoSuchSnapshotError, ValidationError
+from icecore.engine.errors import MissingFileError, NoSuchSnapshotError, ValidationError
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, path_keys, with_status
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.ancestors import ancestors_since
@@ -117,7 +117,10 @@ def _check_not_rewritten(
     """No file that comes back did so before, and had its rows written to other files then."""
     removed, added = (set(file_keys(entries).to_pylist()) for entries in (change.removed, change.added))
     for earlier, later in pairwise(since):
-        left, came = changed_files(repository, now, earlier, later)
+        try:
+            left, came = changed_files(repository, now, earlier, later)
+        except MissingFileError as e:
+            raise refuse(f"what snapshot {later.snapshot_id} did to its files can't be told: {e}", ROW_UPDATES) from e
         again = removed.intersection(file_keys(left).to_pylist())
         if again and not added.issuperset(file_keys(data_of(came)).to_pylist()):
             raise refuse(f"{_files(sorted(again))} that it removed came back and was rewritten since", ROW_UPDATES)

@@ -22,6 +22,8 @@ from icecore.engine.formats.entry_arrow import decode_partition, path_keys
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
+from icecore.engine.repository.ancestors import parent_id
+from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Operation, Snapshot
@@ -44,7 +46,9 @@ class ChangedFile:
     partition: tuple[Any, ...]
 
 
-def snapshots_since(state: TableState, base_snapshot_id: int | None, head: Snapshot | None) -> tuple[Snapshot, ...]:
+def snapshots_since(
+    repository: Repository, state: TableState, base_snapshot_id: int | None, head: Snapshot | None
+) -> tuple[Snapshot, ...]:
     """The snapshots of a branch after the base, newest first; all of them where the base is that of an empty branch.
 
     Raises CommitConflictError where the branch does not build on the base any more, or its history was expired.
@@ -54,12 +58,13 @@ def snapshots_since(state: TableState, base_snapshot_id: int | None, head: Snaps
         if snapshot.snapshot_id == base_snapshot_id:
             return tuple(out)
         out.append(snapshot)
-    if base_snapshot_id is None and (not out or out[-1].parent_snapshot_id is None):
+    is_cut = bool(out) and parent_id(repository, state, out[-1]) is not None
+    if base_snapshot_id is None and not is_cut:
         return tuple(out)
     what = "the first snapshot" if base_snapshot_id is None else f"snapshot {base_snapshot_id}"
     raise CommitConflictError(
         f"what was committed since {what} can't be told: "
-        f"{'its history was expired' if out and out[-1].parent_snapshot_id else 'the branch was moved elsewhere'}"
+        f"{'its history was expired' if is_cut else 'the branch was moved elsewhere'}"
     )
 
 
@@ -78,7 +83,7 @@ class ChangesSince:
         cls, planner: Planner, state: TableState, base_snapshot_id: int | None, head: Snapshot | None
     ) -> ChangesSince:
         """The changes since a base. Raises CommitConflictError as `snapshots_since` does."""
-        return cls(planner, state, head, snapshots_since(state, base_snapshot_id, head))
+        return cls(planner, state, head, snapshots_since(planner.repository, state, base_snapshot_id, head))
 
     def added_data(self, bound: Expression, schema: Schema) -> list[ChangedFile]:
         """Added data files that may have rows of the filter, but for rewritten ones: their rows were there."""

@@ -16,6 +16,7 @@ from attrs import define, evolve, field, frozen
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.timestamps import to_epoch_ms
+from icecore.engine.repository.ancestors import parent_id
 from icecore.engine.spark_source.source_options import SourceOptions
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation, Snapshot
 from icecore.engine.table.table import Table
@@ -172,7 +173,7 @@ class StreamFiles:
 
     def _from_first(self, since_ms: int | None, history: list[Snapshot]) -> list[Snapshot]:
         passed = 0 if since_ms is None else len(list(takewhile(lambda s: s.timestamp_ms < since_ms, history)))
-        if history and not passed and history[0].parent_snapshot_id is not None:
+        if history and not passed and parent_id(self.table._repository, self.table.state, history[0]) is not None:
             raise ValidationError(f"{self._name}: the first snapshots, which the stream has not read, were expired")
         return history[passed:]
 

@@ -16,6 +16,7 @@ from rest_client import served
 
 import icecore
 from icecore.engine.errors import CommitConflictError
+from icecore.engine.events import files_of_others
 
 Change = Callable[[PeerTable], object]
 
@@ -80,6 +81,28 @@ def test_rows_that_another_engine_wrote_again_do_not_come_twice(catalog: icecore
     with pytest.raises(CommitConflictError, match="came back and was rewritten since"):
         catalog.revert(deleted)
     assert ids_of(table.refresh()) == [1, 2]
+
+
+def test_what_can_not_be_told_any_more_is_refused(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit of another engine came since, and its manifest, too large for the log, went with its snapshot."""
+    monkeypatch.setattr(files_of_others, "MOST_BYTES", 0)
+    table = make_table(catalog, format_version=2)
+    table.append(rows(1))
+    table.append(rows(2))
+    table.delete("id = 2")
+    deleted = catalog.position
+    with contextlib.closing(pyiceberg_catalog(catalog.path)) as beside:
+        beside.load_table("ns.t").append(rows(3))
+    theirs = table.refresh().current_snapshot()
+    assert theirs is not None
+    table.rewrite_data_files(options={"rewrite-all": "true"})
+    table.maintenance.expire_snapshots().by_ids([theirs.snapshot_id]).commit()
+    with (
+        icecore.open(catalog.path) as again,
+        pytest.raises(CommitConflictError, match=f"what snapshot {theirs.snapshot_id} did to its files"),
+    ):
+        again.revert(deleted)
+    assert ids_of(table.refresh()) == [1, 3]
 
 
 def test_what_the_commit_changed_beside_rows_is_set_back(catalog: icecore.Catalog, peer: PeerCatalog) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from core_tables import ids_of, make_table, peer_ids, pyiceberg_catalog, rows
+from core_tables import ids_of, make_table, peer_ids, pyiceberg_catalog, repository_of, rows
 
 import icecore
-from icecore.engine.errors import NoSuchSnapshotError, ValidationError
+from icecore.engine.errors import CommitConflictError, NoSuchSnapshotError, ValidationError
 from icecore.engine.spec.snapshot import Snapshot
+from icecore.projections.inspect.changes_since import snapshots_since
 
 WAP = {"write.wap.enabled": "true"}
 PARTS = pa.schema([("id", pa.int64()), ("kind", pa.string())])
@@ -160,6 +161,18 @@ def test_a_pick_is_refused_where_another_engine_cut_the_history_off(catalog: ice
     with pytest.raises(ValidationError, match="ancestor of main already"):
         table.manage_snapshots().cherry_pick(source).commit()
     assert ids_of(table.refresh()) == [2, 3]
+
+
+def test_changes_since_an_empty_table_are_not_told_where_another_engine_cut_them_off(catalog: icecore.Catalog) -> None:
+    """One of them may have conflicted."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.append(rows(2))
+    first = table.snapshots()[0].snapshot_id
+    assert len(snapshots_since(repository_of(catalog), table.state, None, head(table))) == 2
+    peer_expires(catalog, first)
+    with pytest.raises(CommitConflictError, match="its history was expired"):
+        snapshots_since(repository_of(catalog), table.refresh().state, None, head(table))
 
 
 def test_a_dry_run_of_a_pick_leaves_the_files(catalog: icecore.Catalog) -> None:

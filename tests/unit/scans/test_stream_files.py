@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from itertools import pairwise
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import evolve
+from core_tables import pyiceberg_catalog
 
 import icecore
 from icecore.engine.errors import ValidationError
@@ -155,6 +157,18 @@ def test_expired_snapshots_are_missed_only_where_they_were_not_read(table: iceco
     anew = stream(table)
     (found,) = batches(anew, anew.first_offset(), Limits())
     assert sorted(found) == [1, 1, 2, 2, 3, 3]
+
+
+def test_first_snapshots_that_another_engine_expired_are_missed(catalog: icecore.Catalog, empty: icecore.Table) -> None:
+    """PyIceberg makes the next one a first snapshot; the log knows better."""
+    start = stream(empty).first_offset()
+    append(empty, 1)
+    append(empty, 2)
+    first = empty.snapshots()[0].snapshot_id
+    with contextlib.closing(pyiceberg_catalog(catalog.path)) as peer:
+        peer.load_table("ns.empty").maintenance.expire_snapshots().by_id(first).commit()
+    with pytest.raises(ValidationError, match=r"first snapshots.*expired"):
+        batches(stream(empty), start, Limits())
 
 
 def test_a_last_snapshot_is_not_passed(table: icecore.Table) -> None:
