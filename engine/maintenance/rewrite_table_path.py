@@ -26,7 +26,6 @@ from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.manifest_list_avro import write_manifest_list
 from icecore.engine.maintenance.moved_deletes import MovedDeletes
 from icecore.engine.metadata.fold import TableState, metadata_folder
-from icecore.engine.properties.table_properties import METADATA_COMPRESSION
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus, ManifestFile
 from icecore.engine.spec.metadata import TableMetadata
@@ -96,10 +95,11 @@ class _Rewriting:
         self.files.update((self.moved(path), path) for path in paths)
         # Earlier metadata files are not copied, so that the new one names none.
         told = {**mapped_value(metadata.to_dict(), self.mapping), "metadata-log": []}
-        data = compress(TableMetadata.from_dict(told).to_json(), METADATA_COMPRESSION.of(metadata.properties))
         folder = metadata_folder(metadata.location, metadata.properties)
         location = self.moved(state.metadata_location or f"{folder}/00000-{state.event_hash[:32]}.metadata.json")
-        self._put(location, data)
+        # Readers go by the name, whatever the property says by now.
+        codec = "gzip" if ".gz" in location.rpartition("/")[2] else "none"
+        self._put(location, compress(TableMetadata.from_dict(told).to_json(), codec))
         files = tuple((source, target) for target, source in sorted(self.files.items()))
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(files)

@@ -6,6 +6,7 @@ import csv
 import shutil
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 import pytest
 from core_tables import ids_of, local, make_table, rows
@@ -78,3 +79,18 @@ def test_nothing_is_staged_over_the_table(catalog: icecore.Catalog, tmp_path: Pa
         with pytest.raises(ValidationError, match="would be written over"):
             table.maintenance.rewrite_table_path(table.location(), str(tmp_path / "there"), staging)
     assert catalog.verify(deep=True).ok
+
+
+def test_the_metadata_file_is_compressed_as_its_name_says(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Other engines go by the name, and the property may have been set by hand."""
+    table = make_table(catalog, properties={"write.metadata.compression-codec": "none"})
+    table.append(rows(1))
+    found = orjson.loads(local(table.metadata_location).read_bytes())
+    found["properties"]["write.metadata.compression-codec"] = "gzip"
+    theirs = local(table.metadata_location).with_name("00009-theirs.metadata.json")
+    theirs.write_bytes(orjson.dumps(found))
+    catalog.unregister_table("ns.t")
+    taken = catalog.register_table("ns.t", theirs.as_uri())
+    there = taken.maintenance.rewrite_table_path(taken.location(), f"{tmp_path}/there", f"{tmp_path}/staged")
+    (staged,) = (source for source, target in there.files if target == there.metadata_location)
+    assert orjson.loads(local(staged).read_bytes())["table-uuid"] == found["table-uuid"]
