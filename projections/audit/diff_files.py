@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from attrs import define, frozen
+from attrs import astuple, define, frozen
 
 from icecore.engine.errors import CorruptLogError
 from icecore.engine.events.event import TABLE_REGISTERED, Event
-from icecore.engine.events.event_updates import table_updates
+from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.events.manifest_changes import changes_of
 from icecore.engine.log.store import EventStore
 from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
-from icecore.engine.spec.updates.table_update import SetSnapshotRef
 
 _COLUMNS = ["status", "content", "file_path", "content_offset", "record_count"]
 _NAMES = {
@@ -73,30 +72,40 @@ def file_changes(
 ) -> tuple[FileChanges, ...]:
     """The files that the events added and removed, in the order of branches. Raises CorruptLogError."""
     seen: dict[tuple[str | None, int], dict[tuple[str, int | None], _Seen]] = {}
+    branches: dict[int, str] = {}
     told: set[int] = set()
     for event in events:
-        for snapshot_id, branch, rows in _rows(store, event):
+        branches |= snapshots_of(event)[1]
+        for snapshot_id, rows in _rows(store, event):
             told.add(snapshot_id)
             for row in rows:
-                _note(seen.setdefault((branch, row["content"]), {}), row)
+                _note(seen.setdefault((branches.get(snapshot_id), row["content"]), {}), row)
         if event.kind == TABLE_REGISTERED:
             told |= {s["snapshot-id"] for s in event.payload["metadata"].get("snapshots") or ()}
     known = {s.snapshot_id for s in before.snapshots} if before else set()
     outside = [s for s in (after.snapshots if after else ()) if s.snapshot_id not in known | told]
     counted = [_count(branch, content, files) for (branch, content), files in seen.items()]
-    found = [c for c in (*counted, *_from_summaries(outside)) if c.added_files or c.removed_files]
+    found = _summed([*counted, *_from_summaries((branches.get(s.snapshot_id), s) for s in outside)])
     return tuple(sorted(found, key=lambda c: (c.branch != MAIN_BRANCH, c.branch or "", c.content)))
 
 
-def _rows(store: EventStore, event: Event) -> Iterator[tuple[int, str | None, list[dict[str, Any]]]]:
-    """Each snapshot that an event made: its id, its branch, and the files that it added or removed."""
+def _summed(changes: Iterable[FileChanges]) -> Iterator[FileChanges]:
+    """The changes, one for each branch and content, without empty ones."""
+    found: dict[tuple[str | None, str], FileChanges] = {}
+    for each in changes:
+        key = each.branch, each.content
+        if (known := found.get(key)) is not None:
+            sums = (a + b for a, b in zip(astuple(known)[2:], astuple(each)[2:], strict=True))
+            each = FileChanges(*key, *sums)
+        found[key] = each
+    return (c for c in found.values() if c.added_files or c.removed_files)
+
+
+def _rows(store: EventStore, event: Event) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """The id of each snapshot that an event made, and the files that it added or removed."""
     changes = changes_of(event.payload, event.position)
     if not changes:
         return
-    branches: dict[int, str] = {}
-    for update in table_updates(event):
-        if isinstance(update, SetSnapshotRef):
-            branches.setdefault(update.ref.snapshot_id, update.ref_name)
     found = store.entries(event.position)
     content = None if found is None else found.select(_COLUMNS)
     for snapshot_id, change in changes.items():
@@ -107,7 +116,7 @@ def _rows(store: EventStore, event: Event) -> Iterator[tuple[int, str | None, li
             if content is None:
                 raise CorruptLogError(f"position {event.position}: its content files are missing")
             rows += content.slice(listed.row_offset, listed.row_count).to_pylist()
-        yield snapshot_id, branches.get(snapshot_id), rows
+        yield snapshot_id, rows
 
 
 def _note(files: dict[tuple[str, int | None], _Seen], row: Mapping[str, Any]) -> None:
@@ -126,14 +135,10 @@ def _count(branch: str | None, content: int, files: Mapping[tuple[str, int | Non
     return FileChanges(branch, _NAMES[DataFileContent(content)], len(added), sum(added), len(removed), sum(removed))
 
 
-def _from_summaries(snapshots: Iterable[Snapshot]) -> Iterator[FileChanges]:
+def _from_summaries(snapshots: Iterable[tuple[str | None, Snapshot]]) -> Iterator[FileChanges]:
     """The changes of snapshots whose files the log does not hold, as other engines make them, by their summaries."""
-    totals: dict[str, list[int]] = {}
-    for snapshot in snapshots:
+    for branch, snapshot in snapshots:
         summary = snapshot.summary or {}
         for content, *keys in _SUMMARY:
             counts = [int(v) if (v := summary.get(k, "0")).isdecimal() else 0 for k in keys]
-            known = totals.setdefault(content, [0, 0, 0, 0])
-            totals[content] = [a + b for a, b in zip(known, counts, strict=True)]
-    for content, (added, added_rows, removed, removed_rows) in totals.items():
-        yield FileChanges(None, content, added, added_rows, removed, removed_rows)
+            yield FileChanges(branch, content, *counts)

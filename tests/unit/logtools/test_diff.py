@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 
 import pyarrow as pa
 import pytest
-from core_tables import make_table, rows, store_of
+from core_tables import make_table, pyiceberg_catalog, rows, store_of
 
 import icecore
 from icecore.engine.errors import ValidationError
@@ -139,3 +140,15 @@ def test_snapshots_that_the_log_has_no_files_of_are_counted_by_their_summaries(c
     table.delete("id < 3")
     outside = file_changes(store_of(catalog), (), None, table.metadata)
     assert outside == (FileChanges(None, "data-files", 2, 3, 1, 2),)
+
+
+def test_files_of_another_engine_are_told_with_the_branch_that_it_wrote_to(catalog: icecore.Catalog) -> None:
+    """Beside our own of the same branch, in one count."""
+    table = make_table(catalog)
+    before = catalog.position
+    table.append(rows(1))
+    with contextlib.closing(pyiceberg_catalog(catalog.path)) as peer:
+        peer.load_table("ns.t").append(rows(2, 3))
+    table.refresh()
+    found = catalog.diff(before).table(("ns", "t"))
+    assert found is not None and found.files == (FileChanges("main", "data-files", 2, 3, 0, 0),)
