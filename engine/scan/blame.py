@@ -35,6 +35,7 @@ from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.reserved import LAST_UPDATED_SEQUENCE_NUMBER, LINEAGE, POS, ROW_ID, with_columns
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Operation, Snapshot
+from icecore.projections.entries.manifest_entries import rows_beside
 from icecore.projections.plan.planner import PlannedFiles, Planner
 from icecore.projections.stored_plans.plan_difference import plan_difference
 
@@ -268,7 +269,7 @@ class Blame:
         """The snapshot that added each of the files first, of those that were added before an event."""
         found: dict[str, int] = {}
         for event, snapshot in self._brought.values():
-            if event.position < before.position:
+            if event.position < before.position and not paths <= found.keys():
                 for path in paths.difference(found).intersection(self._added(event, snapshot)):
                     found[path] = _signed(snapshot.snapshot_id)
         return found
@@ -283,10 +284,8 @@ class Blame:
                     if listed.manifest.added_snapshot_id == snapshot.snapshot_id:
                         yield from _added_paths(repository.entries.inherited(self.state.stream, listed, storage))
             return
-        content = repository.entries.beside(event.position)
-        for listed in change.added:
-            if content is not None and listed.position == event.position:
-                yield from _added_paths(content.slice(listed.row_offset, listed.row_count))
+        for entries in rows_beside(event.position, change, repository.entries.beside(event.position)):
+            yield from _added_paths(entries)
 
 
 def _added_paths(entries: pa.Table) -> list[str]:

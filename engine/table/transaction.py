@@ -205,7 +205,7 @@ class Transaction(OnceInBlock):
         if NAME_MAPPING.name not in self.metadata.properties:
             mapping = NameMapping.of_fields(self.metadata.schema().fields)
             self.add(metadata_commands.changed_properties({NAME_MAPPING.name: mapping.to_json()}, ()))
-        paths = names_of(file_paths, "file_paths") if pending.answered is None else ()
+        paths = names_of(file_paths, "file_paths") if pending.answered is None else ()  # Those may be gone by then.
         pending.check_new(paths, branch, check_duplicate_files)
         self._append(branch, describe_existing_files(pending.context, paths, self._describe), options)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from attrs import astuple, define, frozen
 
-from icecore.engine.errors import CorruptLogError
 from icecore.engine.events.event import TABLE_REGISTERED, Event
 from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.events.manifest_changes import changes_of
@@ -15,6 +14,7 @@ from icecore.engine.log.store import EventStore
 from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
+from icecore.projections.entries.manifest_entries import rows_beside
 
 _COLUMNS = ["status", "content", "file_path", "content_offset", "record_count"]
 _NAMES = {
@@ -109,14 +109,7 @@ def _rows(store: EventStore, event: Event) -> Iterator[tuple[int, list[dict[str,
     found = store.entries(event.position)
     content = None if found is None else found.select(_COLUMNS)
     for snapshot_id, change in changes.items():
-        rows: list[dict[str, Any]] = []
-        for listed in change.added:
-            if listed.position != event.position or not listed.row_count:
-                continue
-            if content is None:
-                raise CorruptLogError(f"position {event.position}: its content files are missing")
-            rows += content.slice(listed.row_offset, listed.row_count).to_pylist()
-        yield snapshot_id, rows
+        yield snapshot_id, [r for part in rows_beside(event.position, change, content) for r in part.to_pylist()]
 
 
 def _note(files: dict[tuple[str, int | None], _Seen], row: Mapping[str, Any]) -> None:

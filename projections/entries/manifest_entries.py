@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from icecore.engine.errors import CorruptLogError, MissingFileError
-from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.events.manifest_changes import ListedManifest, ManifestChanges
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
 from icecore.engine.storage.byte_cache import ByteCache
@@ -179,3 +179,11 @@ class ManifestEntries:
         if entries is None:
             raise CorruptLogError(f"position {position}: its content files are missing")
         return entries
+
+
+def rows_beside(position: int, change: ManifestChanges, content: pa.Table | None) -> list[pa.Table]:
+    """The entries that a snapshot's change made, of the `content` beside its event. Raises CorruptLogError."""
+    made = [m for m in change.added if m.position == position and m.row_count]
+    if made and content is None:
+        raise CorruptLogError(f"position {position}: its content files are missing")
+    return [content.slice(m.row_offset, m.row_count) for m in made] if content is not None else []

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
-from icecore.engine.errors import CorruptLogError
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.events.manifest_changes import ManifestChanges, changes_of
 from icecore.engine.formats import arrays
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.snapshot import Snapshot
+from icecore.projections.entries.manifest_entries import rows_beside
 from icecore.projections.history.logged_tables import OF_EVENT, LoggedTable, LoggedTables, of_event
 from icecore.projections.inspect.entry_batches import ROWS_OF_A_BATCH, TableEntries, faults_told
 from icecore.projections.inspect.file_rows_of_entries import EntryColumns
@@ -109,12 +109,7 @@ def brought(log: LoggedTables, table: LoggedTable) -> Iterator[Brought]:
 
 def _changed(event: Event, change: ManifestChanges, content: pa.Table | None) -> pa.Table | None:
     """The entries of an event's content that a snapshot added or deleted."""
-    parts = []
-    for listed in change.added:
-        if listed.position == event.position and listed.row_count:
-            if content is None:
-                raise CorruptLogError(f"position {event.position}: its content files are missing")
-            parts.append(content.slice(listed.row_offset, listed.row_count))
+    parts = rows_beside(event.position, change, content)
     if not parts:
         return None if content is None else content.slice(0, 0)
     entries = pa.concat_tables(parts)

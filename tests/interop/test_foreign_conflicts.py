@@ -11,11 +11,7 @@ from foreign_peer import kinds, location_of
 from pyiceberg.catalog.sql import SqlCatalog
 
 import icecore
-from icecore.engine.errors import (
-    ForeignCommitError,
-    NoSuchTableError,
-    ValidationError,
-)
+from icecore.engine.errors import ForeignCommitError, NoSuchTableError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.foreign.adopter import ForeignCommitWarning
 
