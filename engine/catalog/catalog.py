@@ -24,6 +24,7 @@ from icecore.engine.table.method_names import methods_named
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog_transaction import CatalogTransaction
+    from icecore.engine.catalog.recovery.register_folder import RegisteredFolder
     from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.common.identifiers import IdentifierLike
     from icecore.engine.data.given_schema import SchemaLike
@@ -218,6 +219,27 @@ class Catalog:
 
         asked = [folder, identifier_tuple(identifier), location, properties, format_version]
         return self._once(None if dry_run else idempotency_key, "snapshot_table", asked, make)
+
+    def register_folder(
+        self,
+        folder: str,
+        namespace: IdentifierLike | None = None,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        dry_run: bool = False,
+    ) -> RegisteredFolder:
+        """Registers all tables and views below a local folder, as `register_table` does each, in one commit.
+
+        The name of each is its path below the folder, after `namespace` where one is given; a folder `shop.db` is the
+        namespace `shop`, as Hive has it. Namespaces that are missing are made. What can't be read, is in no namespace,
+        has a name that is taken, or is known to the log, dropped or not, is left: so it can be called again, for what
+        came since. Raises ValidationError for what is no local folder.
+        """
+        from icecore.engine.catalog.recovery.register_folder import register_folder
+
+        who = provenance(self.actor, message=message, author=author)
+        return register_folder(self._warehouse, folder, namespace, who, dry_run=dry_run)
 
     def _once(
         self, key: str | None, call: str, asked: Sequence[object], make: Callable[[], Table | CatalogDryRun]

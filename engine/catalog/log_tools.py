@@ -188,7 +188,7 @@ def resolve(
     it. Raises ValidationError where there is no conflict, NoSuchTableError, ForeignCommitError where theirs can't be
     adopted, StorageError.
     """
-    from icecore.engine.catalog.resolve_conflict import resolution
+    from icecore.engine.catalog.recovery.resolve_conflict import resolution
 
     repository = catalog._warehouse.repository
     repository.check_writable()

@@ -1,10 +1,10 @@
-"""Commands that take in what another engine made, or settle it: register, migrate, resolve."""
+"""Commands that take in what lies there or another engine made, or settle it: register, migrate, resolve."""
 
 from __future__ import annotations
 
 import click
 
-from icecore.engine.catalog.resolve_conflict import KEEPS, LOG
+from icecore.engine.catalog.recovery.resolve_conflict import KEEPS, LOG
 from icecore.engine.cli.settings import Settings, make_namespace, namespace_option
 from icecore.engine.cli.texts import pairs
 from icecore.engine.cli.verbs import agree, change_command, dry_run_option, key_option, made_before
@@ -83,6 +83,40 @@ def register(
             f"files under {old} are read from {new}" for old, new in registered.state.location_mapping.to_dict().items()
         ]
         settings.print_record(text.as_dict(), *lines)
+
+
+@change_command(
+    shown=(
+        "icecore register-folder lake --dry-run",
+        "icecore register-folder lake -m 'icecore.db was lost'",
+        "icecore register-folder other --namespace other",
+    )
+)
+@click.argument("folder")
+@click.option("--namespace", metavar="NAME", help="The namespace that the names below FOLDER are in.")
+@dry_run_option
+def register_folder(
+    settings: Settings, folder: str, namespace: str | None, dry_run: bool, message: str | None, author: str | None
+) -> None:
+    """Register all tables and views below FOLDER, in one commit.
+
+    Each is taken in as its newest metadata file has it, under its path below FOLDER: shop/orders and shop.db/orders are
+    shop.orders. What the log knows already, dropped or not, and what can't be read is left, with the reason: so it can
+    be run again. Dropped tables of a log that was lost come back too, as their files lie there.
+    """
+    with settings.write() as catalog:
+        done = catalog.register_folder(folder, namespace, message=message, author=author, dry_run=dry_run)
+        tables = sum(found.kind == "table" for found in done.registered)
+        counts = f"{counted(tables, 'table')} and {counted(len(done.registered) - tables, 'view')}"
+        verb = "would register" if dry_run else "registered"
+        settings.print_rows(
+            ("name", "kind", "location", "reason"),
+            [
+                *((found.name, found.kind, found.metadata_location, None) for found in done.registered),
+                *((None, None, found.folder, found.reason) for found in done.left),
+            ],
+            before=[f"{verb} {counts}, left {counted(len(done.left), 'folder')}"],
+        )
 
 
 @change_command(

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "delete": ("rows.row_commands", "delete", "Delete rows of a table."),
     "add-files": ("rows.loading", "add_files", "Add Parquet files to a table, as they are."),
     "register": ("adopting", "register", "Adopt a table of another engine."),
+    "register-folder": ("adopting", "register_folder", "Register all tables and views below FOLDER, in one commit."),
     "unregister": ("dropping", "unregister", "Drop a table for another catalog to register."),
     "migrate": ("adopting", "migrate", "Make a table of a folder of Parquet files."),
     "resolve": ("adopting", "resolve", "End a conflict with another engine's commit."),

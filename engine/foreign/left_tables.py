@@ -16,11 +16,14 @@ _LOOKED_AT = 100_000
 _SHOWN = 3
 
 
-def left_tables(folder: Path) -> list[Path]:
-    """The folders of tables and views below a folder, those next to it first: each has a folder `metadata`."""
+def left_tables(folder: Path, most: int | None = _LOOKED_AT) -> list[Path]:
+    """The folders of tables and views below a folder, those next to it first: each has a folder `metadata`.
+
+    No more than `most` names are read; None for all.
+    """
     found: list[Path] = []
     todo, looked_at = deque([folder]), 0
-    while todo and looked_at < _LOOKED_AT:
+    while todo and (most is None or looked_at < most):
         current = todo.popleft()
         inner: list[str] = []
         with contextlib.suppress(OSError), os.scandir(current) as entries:
@@ -38,11 +41,10 @@ def left_tables(folder: Path) -> list[Path]:
 def left_text(folder: Path, left: list[Path]) -> str:
     """The words for what lies in a folder without a log, and for what to do with it."""
     shown = abbreviated((str(path.relative_to(folder)) if path != folder else "its own" for path in left), _SHOWN)
-    name = ".".join(left[0].relative_to(folder).parts) or folder.name
     return (
         f"{folder} has no log, and holds tables or views: {shown}. If its icecore.db was lost, put it back, or "
-        f"`icecore import` an exported log: nothing else has their history. In an empty warehouse `icecore register "
-        f"{name} {left[0]}`, and so on, takes each in as its newest metadata file has it, `--view` views"
+        f"`icecore import` an exported log: nothing else has their history. In an empty warehouse `icecore "
+        f"register-folder {folder}` takes each in as its newest metadata file has it"
     )
 
 
