@@ -101,8 +101,13 @@ def _empty(root: duckdb.DuckDBPyConnection) -> None:
 
 @define(eq=False)
 class SharedInstance:
-    """One DuckDB of the process for work on rows at hand, by any number of threads, each with a connection."""
+    """One DuckDB of the process for work on rows at hand, by any number of threads, each with a connection.
 
+    `settings` are those that each connection begins with, by their names in `sql/settings/duckdb.sql`. Some are the
+    whole instance's, so what needs others has one of its own; so has SQL of users, which may leave nothing but answers.
+    """
+
+    settings: tuple[str, ...] = ()
     _root: duckdb.DuckDBPyConnection | None = field(default=None, init=False, repr=False)
     _lock: Lock = field(factory=Lock, init=False, repr=False)
 
@@ -116,7 +121,18 @@ class SharedInstance:
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """A connection whose temporary tables and registered names no other sees."""
+        try:
+            return self._connect()
+        except duckdb.Error:
+            # After a fatal error an instance answers nothing any more.
+            self._root = None
+            return self._connect()
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
             if self._root is None:
-                self._root = duckdb.connect(":memory:")
-            return self._root.cursor()
+                self._root = duckdb.connect(":memory:", config=spill_folder())
+            connection = self._root.cursor()
+        for setting in self.settings:
+            duck.rows(connection, query(duck.SETTINGS, setting))
+        return connection

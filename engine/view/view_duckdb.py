@@ -17,7 +17,7 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema, schema_to_arrow
 from icecore.engine.errors import ValidationError
 from icecore.engine.queries import duck
-from icecore.engine.queries.named_queries import query
+from icecore.engine.queries.duckdb_instances import SharedInstance
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB
 from icecore.engine.table.table import Table
@@ -25,6 +25,7 @@ from icecore.engine.view.view_names import Lookup, NameScope, TableSource, ViewS
 from icecore.engine.view.view_rows import conformed, plain
 from icecore.engine.view.view_sql_tree import rewritten
 
+_INSTANCE = SharedInstance(("arrow_as_is", "utc", "no_files", "no_python_names"))
 # Views have no format version of their own; their schemas may hold every type there is.
 _ALL_TYPES = 3
 
@@ -79,10 +80,8 @@ class DuckQueries:
         path: tuple[Identifier, ...],
         parameters: Mapping[str, Any] | None = None,
     ) -> tuple[pa.Table, bool]:
-        con = duckdb.connect(":memory:")
+        con = _INSTANCE.connect()
         try:
-            for setting in ("arrow_as_is", "utc", "no_files", "no_python_names"):
-                duck.rows(con, query(duck.SETTINGS, setting))
             found = rewritten(con, sql, scope.owner)
             for internal, parts in found.names.items():
                 con.register(internal, self._source_rows(parts, scope, path))

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from icecore.engine.errors import UnreadableTableWarning, ValidationError
 from icecore.engine.queries import duck
+from icecore.engine.queries.duckdb_instances import SharedInstance
 from icecore.engine.queries.named_queries import query as named_query
 from icecore.engine.queries.query_limits import (
     Deadline,
@@ -34,6 +35,7 @@ from icecore.projections.audit.needed_tables import NeededTables, needed_tables
 from icecore.projections.history.logged_tables import LoggedTables
 
 TABLES_NAMED = 3
+_INSTANCE = SharedInstance(("utc", "no_files"))
 
 
 def run_sql(
@@ -56,7 +58,7 @@ def run_sql(
     statement = parse_statement(query)
     query = as_run(statement, query)
     tables = AuditedTables(listed, deadline)
-    con = limited_connection(memory_limit)
+    con = _INSTANCE.connect() if memory_limit is None else limited_connection(memory_limit)
     try:
         about = _register(con, statement, values, lambda n, asks: AuditedRows(catalog, tables, n, log, asks))
         duck.rows(con, named_query(duck.SETTINGS, "no_files"))

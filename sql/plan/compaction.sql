@@ -3,7 +3,7 @@
 -- are a plan of the snapshot: see projections/plan/planned_files.py. Pairs name files by `number`.
 
 -- name: no_deletes
-CREATE TABLE planned_deletes (
+CREATE TEMP TABLE planned_deletes (
     number INTEGER, content INTEGER, record_count BIGINT, referenced_data_file VARCHAR
 );
 
