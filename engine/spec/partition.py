@@ -14,7 +14,14 @@ from attrs import define, field, frozen
 from icecore.engine.common.json_reader import get, get_list, unknown
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.transform import Transform, UnknownTransform, VoidTransform, parse_transform, path_segment
+from icecore.engine.spec.transform import (
+    Transform,
+    UnknownTransform,
+    VoidTransform,
+    human_string,
+    parse_transform,
+    path_segment,
+)
 from icecore.engine.spec.types import BinaryType, NestedField, PrimitiveType, StructType
 
 PARTITION_FIELD_ID_START = 1000
@@ -115,7 +122,7 @@ class PartitionSpec:
     def partition_to_path(self, partition: Sequence[Any], schema: Schema) -> str:
         """The folder of a partition, `a=1/b=x`; empty where unpartitioned."""
         return "/".join(
-            path_segment(f.name, f.transform, f.result_type(schema), value)
+            path_segment(f.name, human_string(f.transform, f.result_type(schema), value))
             for f, value in zip(self.fields, partition, strict=True)
         )
 

@@ -354,6 +354,6 @@ def human_string(transform: Transform, result: PrimitiveType, value: Any) -> str
             return str(single_value.to_json(result, value))
 
 
-def path_segment(name: str, transform: Transform, result: PrimitiveType, value: Any) -> str:
-    """`name=value`, both URL-encoded, as Java names partition folders."""
-    return f"{quote_plus(name)}={quote_plus(human_string(transform, result, value))}"
+def path_segment(name: str, value: str) -> str:
+    """`name=value`, both URL-encoded, as Java names partition folders; `value` is a `human_string`."""
+    return f"{quote_plus(name)}={quote_plus(value)}"

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events.manifest_changes import ListedManifest
-from icecore.engine.formats.entry_arrow import decode_partition
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
+from icecore.projections.entries.partition_words import PartitionWords
 from icecore.projections.entries.wide_entries import inherit_sequence_numbers
 from icecore.projections.plan.planner import Planner
 from icecore.projections.segments.entry_expansion import NOT_LOADED, expected_rows
@@ -86,14 +86,8 @@ def of_manifests(planner: Planner, state: TableState, listed: Sequence[ListedMan
 
 
 def _decoded_paths(entries: pa.Table, metadata: TableMetadata) -> pa.Array:
-    schema, known, found = metadata.all_fields, dict[object, str](), []
-    for spec_id, partition in zip(entries["spec_id"].to_pylist(), entries["partition"].to_pylist(), strict=True):
-        key = (spec_id, tuple(partition or ()))
-        if key not in known:
-            spec = metadata.specs[spec_id]
-            known[key] = spec.partition_to_path(decode_partition(spec, schema, partition), schema)
-        found.append(known[key])
-    return pa.array(found, pa.string())
+    spec_ids, partitions = entries["spec_id"].to_pylist(), entries["partition"].to_pylist()
+    return pa.array(map(PartitionWords(metadata).path, spec_ids, partitions), pa.string())
 
 
 def _content_names(content: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -121,8 +115,5 @@ def partition_paths(
 ) -> pa.ChunkedArray:
     """The partitions of live entries as paths, by their keys; each is decoded once, however many files it has."""
     rows = duck.arrow(connection, query(FILES, "live_partitions", entries=table.name))
-    schema, found = metadata.all_fields, []
-    for row in rows.to_pylist():
-        spec = metadata.specs[row["spec_id"]]
-        found.append(spec.partition_to_path(decode_partition(spec, schema, row["partition"]), schema))
-    return pa.chunked_array([pa.array(found, pa.string())]).take(pc.index_in(keys, rows["partition_key"]))
+    paths = _decoded_paths(rows, metadata)
+    return pa.chunked_array([paths]).take(pc.index_in(keys, rows["partition_key"]))

@@ -15,8 +15,8 @@ from attrs import define, field
 
 from icecore.engine.formats import arrays
 from icecore.engine.formats.binary_columns import Ints, Places, list_positions, select
-from icecore.engine.formats.entry_arrow import decode_partition
 from icecore.engine.spec.types import PrimitiveType
+from icecore.projections.entries.partition_words import PartitionWords
 from icecore.projections.inspect.shown_values import shown_at
 from icecore.projections.inspect.uniform_rows import (
     COUNT_NAMES,
@@ -27,7 +27,6 @@ from icecore.projections.inspect.uniform_rows import (
     as_text,
     content_names,
     format_names,
-    in_words,
 )
 
 _BOUNDS = ("lower_bound", "upper_bound")
@@ -54,6 +53,7 @@ def uniform_file_rows(tables: Sequence[UniformColumns], counts: Sequence[int], e
 
 def _partitions(tables: Sequence[UniformColumns], of_table: Ints, entries: pa.Table) -> tuple[pa.Array, pa.Array]:
     """The partition of each entry as a path, and its fields as text; each partition is put into words once."""
+    words = [PartitionWords(t.metadata) for t in tables]
     known: dict[Hashable, int] = {}
     paths, texts, place = list[str](), list[list[tuple[str, str | None]]](), np.zeros(len(of_table), np.int64)
     rows = zip(of_table.tolist(), entries["spec_id"].to_pylist(), entries["partition"].to_pylist(), strict=True)
@@ -61,11 +61,8 @@ def _partitions(tables: Sequence[UniformColumns], of_table: Ints, entries: pa.Ta
         key = (number, spec_id, tuple(partition or ()))
         if key not in known:
             known[key] = len(paths)
-            metadata = tables[number].metadata
-            spec, schema = metadata.specs[spec_id], metadata.all_fields
-            found = decode_partition(spec, schema, partition)
-            paths.append(spec.partition_to_path(found, schema))
-            texts.append([(f.name, in_words(f, v, schema)) for f, v in zip(spec.fields, found, strict=True)])
+            paths.append(words[number].path(spec_id, partition))
+            texts.append(words[number].texts(spec_id, partition))
         place[row] = known[key]
     index = arrays.numbers(place)
     return pa.array(paths, pa.string()).take(index), pa.array(texts, TEXTS).take(index)
