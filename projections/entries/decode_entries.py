@@ -25,8 +25,8 @@ import contextlib
 import io
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -34,27 +34,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
 
+from icecore.engine.data.read.read_ahead import read_ahead
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.formats import avro_blocks, manifest_layout
 from icecore.engine.formats.avro_blocks import AvroBlock, AvroHeader
-from icecore.engine.formats.binary_columns import (
-    from_matrix,
-    from_suffixes,
-    gather,
-    interleave,
-    little_endian,
-    minimal_lengths,
-    to_arrays,
-)
 from icecore.engine.formats.entry_arrow import BINARIES, COUNTS, ENTRY_SCHEMA
 from icecore.engine.formats.manifest_avro import check_entries, decode_manifest_fastavro, header_spec
-from icecore.engine.formats.manifest_layout import EntryLayout, PartitionColumn
-from icecore.engine.spec import single_value
+from icecore.engine.formats.manifest_layout import EntryLayout
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.projections.entries import fixed_lengths
+from icecore.projections.entries.partition_tuples import chunk_of, partition_column
 
 BYTES_AT_ONCE = 2**19
 MANIFESTS_AT_ONCE = 1_000
+AHEAD = 2
+"""How many runs are decoded at once, or are and wait to be taken."""
 
 
 def decode_manifest(
@@ -83,18 +77,31 @@ def decode_manifests(
 ) -> Iterator[pa.Table]:
     """The canonical entries of many manifests, as `decode_manifest`: `where`, bytes, and spec id of each.
 
-    Small ones that were written alike and follow each other are decoded at once: that costs much less.
+    Small ones that were written alike and follow each other are decoded at once: that costs much less. Others are
+    decoded in threads, ahead of who takes their entries.
     """
+    runs = _runs(files)
+    first, second = next(runs, []), next(runs, None)
+    if second is None:
+        yield from _decode_run(first, left_out)
+        return
+    for found in read_ahead(lambda run: _decode_run(run, left_out), chain((first, second), runs), AHEAD):
+        yield from found
+
+
+def _runs(files: Iterable[tuple[str, bytes, int]]) -> Iterator[list[_Manifest]]:
+    """The manifests in runs that can be decoded at once."""
     run: list[_Manifest] = []
     size = 0
     for where, data, spec_id in files:
         manifest = _Manifest(where, data, spec_id, avro_blocks.read_header(data, where))
         size += len(data)
         if run and (size > BYTES_AT_ONCE or len(run) >= MANIFESTS_AT_ONCE or run[0].layout != manifest.layout):
-            yield from _decode_run(run, left_out)
+            yield run
             run, size = [], len(data)
         run.append(manifest)
-    yield from _decode_run(run, left_out)
+    if run:
+        yield run
 
 
 @frozen
@@ -295,24 +302,19 @@ def _canonical(table: pa.Table, layout: EntryLayout, spec_id: int) -> pa.Table:
         if f.name == "spec_id":
             column = pa.repeat(pa.scalar(spec_id, pa.int32()), count)
         elif f.name == "partition":
-            column = _partition(table, layout, count)
+            column = partition_column(table, layout, count)
         elif f.name not in table.column_names:
             column = pa.repeat(pa.scalar(0, f.type), count) if f.name == "content" else pa.nulls(count, f.type)
         elif f.type in (COUNTS, BINARIES):
-            column = _map(_chunk(table, f.name), f.type)
+            column = _map(chunk_of(table, f.name), f.type)
         else:
-            column = _chunk(table, f.name).cast(f.type)
+            column = chunk_of(table, f.name).cast(f.type)
         if f.name == "content":
             column = column.fill_null(0)
         elif f.name == "file_format":
             column = pc.ascii_upper(column)
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=ENTRY_SCHEMA)
-
-
-def _chunk(table: pa.Table, name: str) -> pa.Array:
-    column = table[name]
-    return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def _map(pairs: pa.Array, map_type: pa.MapType) -> pa.MapArray:
@@ -334,65 +336,3 @@ def _map(pairs: pa.Array, map_type: pa.MapType) -> pa.MapArray:
         type=map_type,
         mask=pairs.is_null() if pairs.null_count else None,
     )
-
-
-def _partition(table: pa.Table, layout: EntryLayout, count: int) -> pa.MapArray:
-    """The partition tuples: every row has all the fields of the record, null where the value is null."""
-    fields = layout.partition
-    values = [_encode(c, _chunk(table, c.name) if c.name in table.column_names else None, count) for c in fields]
-    width = len(fields)
-    offsets = np.arange(0, count * width + 1, width, dtype=np.int32) if width else np.zeros(count + 1, np.int32)
-    keys = np.tile(np.array([c.field_id for c in fields], np.int32), count)
-    items = interleave(values, count) if fields else pa.array([], pa.binary())
-    return pa.MapArray.from_arrays(pa.array(offsets), pa.array(keys, pa.int32()), items, type=BINARIES)
-
-
-def _encode(column: PartitionColumn, values: pa.Array | None, count: int) -> pa.Array:  # noqa: C901  # one case a type
-    """The binary single values of a column of raw Avro values."""
-    if values is None:
-        return pa.nulls(count, pa.binary())
-    plain = column.avro_type
-    logical = plain.get("logicalType")
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
-    match plain["type"], logical:
-        case ("int", "time-millis") | ("long", "timestamp-millis" | "local-timestamp-millis"):
-            return _numbers(pc.multiply_checked(values, 1000), "<i8", valid)
-        case "int", _:
-            return _numbers(values.cast(pa.int32()), "<i4", valid)
-        case "long", _:
-            return _numbers(values, "<i8", valid)
-        case "boolean", _:
-            return _numbers(values.cast(pa.uint8()), "u1", valid)
-        case "float", _:
-            return _numbers(values, "<f4", valid)
-        case "double", _:
-            return _numbers(values, "<f8", valid)
-        case "string", "uuid":
-            return _each(values, lambda v: uuid.UUID(v).bytes)
-        case "fixed", "decimal" if plain["size"] > 0:
-            return _decimals(values.cast(pa.binary()), plain["size"], valid)
-        case "bytes", "decimal":
-            return _each(values, lambda v: single_value.signed_big_endian(int.from_bytes(v, "big", signed=True)))
-        case "bytes" | "string" | "fixed", _:
-            return values.cast(pa.binary())
-        case kind, _:
-            raise ValueError(f"partition field {column.field_id} has Avro type {kind}")
-
-
-def _numbers(values: pa.Array, dtype: str, valid: Any) -> pa.Array:
-    filled = values.fill_null(0) if values.null_count else values
-    return from_matrix(little_endian(filled.to_numpy(zero_copy_only=False).astype(dtype, copy=False)), valid)
-
-
-def _decimals(values: pa.Array, size: int, valid: Any) -> pa.Array:
-    offsets, data = to_arrays(values)
-    matrix = np.zeros((len(values), size), np.uint8)
-    matrix[valid] = gather(data, offsets[:-1][valid], size)
-    return from_suffixes(matrix, np.where(valid, minimal_lengths(matrix), 0), valid)
-
-
-def _each(values: pa.Array, convert: Callable[[Any], bytes]) -> pa.Array:
-    """The values converted one by one, each distinct one once, for the rare types without a columnar way."""
-    encoded = values.dictionary_encode()
-    distinct = pa.array([convert(v) for v in encoded.dictionary.to_pylist()], pa.binary())
-    return distinct.take(encoded.indices)

@@ -14,13 +14,13 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def read_ahead(read: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """The results for the items in their order, READ_AHEAD of them at work. Raises what `read` raises for an item."""
-    with ThreadPoolExecutor(READ_AHEAD) as pool:
+def read_ahead(read: Callable[[Item], Result], items: Iterable[Item], at_once: int = READ_AHEAD) -> Iterator[Result]:
+    """The results for the items in their order, so many of them at work. Raises what `read` raises for an item."""
+    with ThreadPoolExecutor(at_once) as pool:
         waiting: deque[Future[Result]] = deque()
         for item in items:
             waiting.append(pool.submit(read, item))
-            if len(waiting) >= READ_AHEAD:
+            if len(waiting) >= at_once:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

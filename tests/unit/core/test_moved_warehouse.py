@@ -254,7 +254,7 @@ def test_a_lost_log_is_told_of(lake: Path) -> None:
     """No empty warehouse is made over its tables without a word; they can be taken in again, and then all is said."""
     (lake / "icecore.db").unlink()
     (lake / "data" / "day=1").mkdir(parents=True)
-    told = r"s/few, s/v1, s/v2 and 1 more.*icecore import.*icecore register s.few .*/s/few"
+    told = r"s/few, s/v1, s/v2 and 1 more.*icecore import.*icecore register-folder .*/lake"
     with pytest.raises(StorageError, match=f"{told}.*icecore init"):
         icecore.open(lake, create=False)
     with pytest.warns(LostLogWarning, match=told), icecore.open(lake) as catalog:

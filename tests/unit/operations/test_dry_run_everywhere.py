@@ -96,6 +96,7 @@ ALONE: Mapping[tuple[type, str], str] = {
     (Catalog, "restore"): "is about all that was done, what it would be with in one commit too",
     (Catalog, "migrate_table"): "is create_table and add_files, of what it finds in a folder",
     (Catalog, "snapshot_table"): "is create_table and add_files, of what it finds in a folder",
+    (Catalog, "register_folder"): "is register_table and register_view, of what it finds in a folder",
     (Catalog, "forget"): "changes the log, and nothing of the table",
     (Catalog, "forget_text"): "changes the log, and nothing that it is about",
     (Catalog, "purge_table"): "deletes files, which no commit can take back",
@@ -244,6 +245,16 @@ def parquet_folder(catalog: Catalog) -> str:
     return folder
 
 
+def tables_folder(catalog: Catalog) -> str:
+    """A folder of tables and views beside the warehouse."""
+    folder = tempfile.mkdtemp(dir=catalog.path.parent)
+    with icecore.open(folder) as other:
+        other.create_namespace("ns")
+        make_table(other).append(rows(1))
+        other.create_view("ns.v", "SELECT id FROM t")
+    return folder
+
+
 def transaction(catalog: Catalog, dry: bool) -> Any:
     with catalog.transaction(dry_run=dry) as change:
         change.create_namespace("new")
@@ -305,6 +316,7 @@ CASES: dict[tuple[type, str], list[Call]] = {
             "ns.t", (AssertRefSnapshotId("none", None),), [SetProperties({"a": "b"})], dry_run=d
         ),
     ],
+    (Catalog, "register_folder"): [lambda c, d: c.register_folder(tables_folder(c), "new", dry_run=d).outcome],
     (Catalog, "migrate_table"): [lambda c, d: c.migrate_table(parquet_folder(c), "free.m", dry_run=d)],
     (Catalog, "snapshot_table"): [lambda c, d: c.snapshot_table(parquet_folder(c), "free.m", dry_run=d)],
     (Catalog, "create_view"): [

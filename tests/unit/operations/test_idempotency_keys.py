@@ -23,6 +23,7 @@ KEY = "idempotency_key"
 WITHOUT: Mapping[tuple[type, str], str] = {
     (Catalog, "create_table_transaction"): "is a transaction's",
     **{(c, "forget"): "finds nothing the second time" for c in (Catalog, Table)},
+    (Catalog, "register_folder"): "finds nothing the second time",
     (Catalog, "forget_text"): "finds nothing the second time",
     (Catalog, "materialize"): "finds nothing the second time",
     (Catalog, "create_or_replace_table"): "hands its options on",
