@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from icecore.engine.errors import CorruptLogError, MissingFileError
 from icecore.engine.events.manifest_changes import ListedManifest, ManifestChanges
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
+from icecore.engine.spec.content_file import ManifestFile
 from icecore.engine.storage.byte_cache import ByteCache
 from icecore.engine.storage.file_io import Storage
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CACHED_BYTES = 64 * 2**20
+REQUESTS_AT_ONCE = 8
+"""How many manifests are asked of an object store at once, each of which takes long to answer."""
 
 
 class ManifestEntries:
@@ -75,14 +78,7 @@ class ManifestEntries:
 
         for is_foreign, run in groupby(manifests, lambda m: m.is_foreign):
             if is_foreign:
-                records = (m.manifest for m in run)
-                yield from decode_manifests(
-                    (
-                        (m.manifest_path, self.file_bytes(stream, m.manifest_path, storage), m.partition_spec_id)
-                        for m in records
-                    ),
-                    left_out,
-                )
+                yield from decode_manifests(self._files(stream, [m.manifest for m in run], storage), left_out)
             else:
                 yield from (self.canonical(stream, m, storage, left_out) for m in run)
 
@@ -145,6 +141,31 @@ class ManifestEntries:
             if kept is None:
                 raise
             return kept
+
+    def _files(
+        self, stream: str, manifests: Sequence[ManifestFile], storage: Storage
+    ) -> Iterator[tuple[str, bytes, int]]:
+        """The paths, bytes and spec ids of others' manifests; those of object stores are read ahead, in threads."""
+        if all(storage.local_path(m.manifest_path) is not None for m in manifests):
+            yield from (
+                (m.manifest_path, self.file_bytes(stream, m.manifest_path, storage), m.partition_spec_id)
+                for m in manifests
+            )
+            return
+
+        from icecore.engine.data.read.read_ahead import read_ahead
+
+        def read(manifest: ManifestFile) -> bytes | MissingFileError:
+            try:
+                return storage.read_bytes(manifest.manifest_path)
+            except MissingFileError as e:
+                # The log is asked by who has it open.
+                return e
+
+        for manifest, found in zip(manifests, read_ahead(read, manifests, REQUESTS_AT_ONCE), strict=True):
+            path = manifest.manifest_path
+            data = found if isinstance(found, bytes) else self.file_bytes(stream, path, storage)
+            yield path, data, manifest.partition_spec_id
 
     def kept_bytes(self, stream: str, location: str) -> bytes | None:
         """The bytes that the log keeps of another's manifest or list; None of others. Raises CorruptLogError."""
