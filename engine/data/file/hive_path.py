@@ -20,6 +20,7 @@ from icecore.engine.spec.transform import IdentityTransform, VoidTransform
 from icecore.engine.spec.types import (
     BinaryType,
     BooleanType,
+    DecimalType,
     DoubleType,
     FixedType,
     FloatType,
@@ -127,13 +128,22 @@ def _value(path: str, schema: Schema, field_id: int, text: str | None) -> Any:
         raise ValidationError(f"{path}: {text or NULL!r} is no {column.field_type} for {column.name!r}: {e}") from e
 
 
+def _digits(text: str) -> str:
+    """The text of a number. Raises ValueError for what only Python takes for one, as `1_0`."""
+    if not text.isascii() or "_" in text or text != text.strip():
+        raise ValueError("it is not written as a number")
+    return text
+
+
 def _parsed(kind: Type, text: str) -> Any:
     """Raises ValueError, of which ValidationError is one."""
     match kind:
         case IntegerType() | LongType():
-            return from_json(kind, int(text))
+            return from_json(kind, int(_digits(text)))
         case FloatType() | DoubleType():
-            return from_json(kind, float(text))
+            return from_json(kind, float(_digits(text)))
+        case DecimalType():
+            return from_json(kind, _digits(text))
         case BooleanType():
             return from_json(kind, {"true": True, "false": False}.get(text.lower(), text))
         case FixedType() | BinaryType():
