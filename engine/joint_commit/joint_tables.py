@@ -26,7 +26,7 @@ from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold
 from icecore.engine.repository.failed_requirements import last_commit
-from icecore.engine.repository.repository import CommitResult, TablePart
+from icecore.engine.repository.repository import CommitResult, Repository, TablePart
 from icecore.engine.repository.retry_policy import RetryPolicy
 from icecore.engine.spec.updates.requirement import TableRequirement
 
@@ -110,6 +110,7 @@ class NewTable:
     ended: Callable[[TableState], None] = nothing_happens
     provisional: TableState | None = None
     is_asserted: bool = False
+    _is_placed: bool = False
     _commands: Sequence[Command] = ()
     _requirements: tuple[TableRequirement, ...] = ()
 
@@ -123,6 +124,7 @@ class NewTable:
         return True
 
     def prepare(self, desk: CommitTargets) -> None:
+        self.check_place(desk.repository)
         part = self.part()
         if part is not None and self.provisional is not None:
             self._commands, self._requirements = part.prepare(self.provisional), part.requirements
@@ -140,6 +142,18 @@ class NewTable:
         result = desk.repository.commit_inside(transaction, first, self._commands, later, self._requirements)
         return (event,) if result.event is None else (event, result.event)
 
+    def check_place(self, repository: Repository) -> None:
+        """Raises as `Repository.check_place`, once."""
+        if not self._is_placed:
+            # What makes no table is told of when the name and the assertion were looked at.
+            with contextlib.suppress(CorruptLogError):
+                repository.check_place(None, self.first_state())
+            self._is_placed = True
+
+    def first_state(self) -> TableState:
+        """The table before it is in the log. Raises ValidationError, CorruptLogError where the payload makes none."""
+        return self.provisional or provisional_state(self.stream, self.kind, self.payload, now_ms())
+
     def _check_assertion(self, desk: CommitTargets) -> None:
         """Raises TableAlreadyExistsError in the words of a requirement that failed."""
         taken = desk.repository.models.find(self.name)
@@ -151,7 +165,7 @@ class NewTable:
     def _check_it_makes_a_table(self) -> None:
         """Raises ValidationError where the updates of a client don't."""
         try:
-            provisional_state(self.stream, self.kind, self.payload, now_ms())
+            self.first_state()
         except CorruptLogError as e:
             raise ValidationError(f"the updates make no table: {e.__cause__ or e}") from e
 

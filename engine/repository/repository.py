@@ -166,7 +166,8 @@ class Repository:
         event = self.append_inside(transaction, stream, kind, payload, provenance, given)
         first = fold(None, [event])
         assert first is not None, "a fold of one event has a state"
-        self._check_reachable(None, first)
+        if self.location_rules.is_any:
+            self.locations.check(None, first)
         transaction.at_end.append(lambda: self.files.publish(first, event, None))
         return event, first
 
@@ -353,16 +354,16 @@ class Repository:
         self.models.apply(event, content)
         after = fold(state, [event])
         assert after is not None, "a fold of one event has a state"
-        self._check_reachable(state, after)
+        self.check_place(state, after)
         transaction.at_end.append(
             lambda: self.files.publish(after, event, state, standing if transaction.is_last(event) else None)
         )
         return event, after
 
-    def _check_reachable(self, before: TableState | None, after: TableState) -> None:
+    def check_place(self, before: TableState | None, after: TableState) -> None:
         """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them.
 
-        Raises ForbiddenLocationError for a place that the rules don't allow.
+        Raises ForbiddenLocationError too. Of a new table it is asked before the log is locked: a store may be slow.
         """
         if self.location_rules.is_any:
             self.locations.check(before, after)
@@ -387,7 +388,6 @@ class Repository:
 
     def added_paths(self, event: Event | None) -> frozenset[str]:
         """The content files that a commit added; none of a commit that was not made."""
-
         from icecore.engine.commit.dry_run import paths_of
 
         entries = None if event is None else self.store.entries(event.position)

@@ -57,6 +57,10 @@ def translated(location: str, doing: str, target: str | None = None) -> Iterator
         raise ValidationError(f"can't {doing} {location!r}: it is no location: {e}") from e
 
 
+GCS_PATIENCE_S = 20
+"""How long Google's client tries to reach its service, for 15 minutes else; Amazon's gives up after some seconds."""
+
+
 def _arrow_error() -> type[Exception]:
     """The class of Arrow's errors, asked for where none of the system was raised, so that Arrow is loaded no sooner."""
     import pyarrow as pa
@@ -132,7 +136,8 @@ class Storage:
             import pyarrow.fs
 
             name, _, rest = location.partition("://")
-            filesystem, _ = pyarrow.fs.FileSystem.from_uri(f"{EQUAL_SCHEMES.get(name, name)}://{rest}")
+            limit = f"?retry_limit_seconds={GCS_PATIENCE_S}" if name in ("gs", "gcs") and "?" not in rest else ""
+            filesystem, _ = pyarrow.fs.FileSystem.from_uri(f"{EQUAL_SCHEMES.get(name, name)}://{rest}{limit}")
             self._filesystems[scheme] = filesystem
         return self._filesystems[scheme], location.split("://", 1)[1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote
@@ -17,7 +18,7 @@ from icecore.engine.common.compressed_json import decompress
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.common.json_reader import loads
 from icecore.engine.common.location import local_path, to_uri
-from icecore.engine.errors import IcecoreError, NoSuchNamespaceError, ValidationError
+from icecore.engine.errors import IcecoreError, NoSuchNamespaceError, StorageError, ValidationError
 from icecore.engine.events.event import Provenance
 from icecore.engine.foreign.left_tables import left_tables
 from icecore.engine.foreign.table_folder import newest_metadata
@@ -31,6 +32,7 @@ from icecore.engine.storage.file_io import Storage
 
 HIVE_DATABASE = ".db"
 VIEW_UUID = "view-uuid"
+_STORE = re.compile(r"(?!file:)[\w+.-]+://[^/]*")
 
 
 @frozen
@@ -89,6 +91,7 @@ class _Search:
     root: Path
     namespace: Identifier
     found: dict[Identifier, NewTable | RegisteredView] = field(factory=dict)
+    _unreachable: dict[str, StorageError] = field(factory=dict)
     left: list[LeftFolder] = field(factory=list)
 
     def look(self) -> None:
@@ -123,7 +126,26 @@ class _Search:
         else:
             part = registered_table(self.repository, name, to_uri(folder), None)
         self._check_new(part)
+        if isinstance(part, NewTable):
+            self._check_place(part)
         return part
+
+    def _check_place(self, part: NewTable) -> None:
+        """Raises StorageError where the table's files are to be in a store that can't be reached, which is asked once.
+
+        Raises ForbiddenLocationError too.
+        """
+        state = part.first_state()
+        store = _STORE.match(self.repository.storage_of(state).resolve(state.metadata.location))
+        if store is None:
+            return
+        try:
+            if store[0] in self._unreachable:
+                raise self._unreachable[store[0]]
+            part.check_place(self.repository)
+        except StorageError as e:
+            self._unreachable[store[0]] = e
+            raise
 
     def _bytes(self, location: str) -> bytes:
         self.repository.location_rules.check_inside(location, "metadata file")

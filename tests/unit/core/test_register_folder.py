@@ -12,7 +12,8 @@ from attrs import asdict
 
 import icecore
 from icecore.engine.catalog.recovery.register_folder import RegisteredFolder
-from icecore.engine.errors import LostLogWarning, ValidationError
+from icecore.engine.errors import LostLogWarning, StorageError, ValidationError
+from icecore.engine.storage.file_io import Storage
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string())])
 
@@ -140,3 +141,47 @@ def test_a_folder_with_nothing_in_it(catalog: icecore.Catalog, tmp_path: Path) -
         "left": (),
         "outcome": None,
     }
+
+
+@pytest.fixture
+def far(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is asked of a store that can't be reached, while another process commits."""
+    asked: list[str] = []
+    of_folder = Storage.list
+
+    def listed(self: Storage, folder: str) -> list[str]:
+        if not folder.startswith("s3://far/"):
+            return of_folder(self, folder)
+        asked.append(folder)
+        with icecore.open(catalog.path) as other:
+            other.create_namespace(f"meanwhile{len(asked)}")
+        raise StorageError(f"can't list {folder}")
+
+    monkeypatch.setattr(Storage, "list", listed)
+    return asked
+
+
+def test_a_store_that_is_slow_holds_up_no_other_commit(catalog: icecore.Catalog, far: list[str]) -> None:
+    """It is asked before the log is locked."""
+    with pytest.raises(StorageError, match="can't list s3://far/t"):
+        catalog.create_table("ns.far", SCHEMA, location="s3://far/t")
+    assert len(far) == 1
+    assert catalog.namespace_exists("meanwhile1")
+    assert not catalog.table_exists("ns.far")
+
+
+def test_a_store_that_can_not_be_reached_is_asked_once(
+    catalog: icecore.Catalog, far: list[str], tmp_path: Path
+) -> None:
+    """Its tables are left; those that lie here come."""
+    with icecore.open(tmp_path / "lake") as other:
+        other.create_namespace("shop")
+        for name in ("a", "b", "c"):
+            other.create_table(f"shop.{name}", SCHEMA)
+    for name in ("a", "b"):
+        [file] = (tmp_path / "lake" / "shop" / name / "metadata").glob("*.metadata.json")
+        file.write_text(file.read_text().replace(f"file://{tmp_path}/lake/shop", "s3://far"))
+    done = catalog.register_folder(str(tmp_path / "lake"))
+    assert names(done) == [("shop.c", "table")]
+    assert set(reasons(done)) == {"a", "b"}
+    assert far == ["s3://far/a/metadata"]
