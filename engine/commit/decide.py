@@ -257,7 +257,7 @@ class _Deciding:
         ref = self.metadata.refs.get(command.branch)
         if ref is not None and ref.type is SnapshotRefType.TAG:
             raise ValidationError(f"{command.branch!r} is a tag; commits go to branches")
-        parent = self.metadata.snapshot_by_ref(command.branch)
+        parent = self.metadata.head_for_commit(command.branch)
         if command.is_planned and (parent.snapshot_id if parent else None) != command.base_snapshot_id:
             raise StaleRemovals
         return parent

@@ -45,6 +45,14 @@ def forwarded(metadata: TableMetadata, branch: str, to: str, *, only_forward: bo
     return _changed(branch, ref, evolve(ref, snapshot_id=target))
 
 
+def made_from_main(metadata: TableMetadata, branch: str) -> Updates:
+    """Makes a branch at the head of main; nothing where it is there, or main is empty and the first commit makes it."""
+    main = metadata.refs.get(MAIN_BRANCH)
+    if main is None or branch in metadata.refs:
+        return []
+    return [SetSnapshotRef(branch, SnapshotRef(main.snapshot_id, SnapshotRefType.BRANCH))]
+
+
 def renamed(metadata: TableMetadata, name: str, new_name: str) -> Updates:
     """Gives a branch another name. Raises ValidationError for main, or where the name is taken."""
     if name == MAIN_BRANCH:

@@ -39,8 +39,8 @@ class PlanContext:
         return self.planning.planner
 
     def head(self, branch: str) -> Snapshot | None:
-        """The snapshot at the branch's head; None for an empty main. Raises NoSuchSnapshotError."""
-        return self.state.metadata.snapshot_by_ref(branch)
+        """The snapshot at the branch's head, as `TableMetadata.head_for_commit`. Raises NoSuchSnapshotError."""
+        return self.state.metadata.head_for_commit(branch)
 
 
 class Action(Protocol):

@@ -66,7 +66,7 @@ class AbsentFiles:
         """The files of paths. Raises ValidationError where one is in the branch."""
         spellings = frozenset(s for p in file_paths for s in _spellings(at.storage, p))
         absent = cls(branch, spellings, _head_id(at.state.metadata, branch))
-        absent._check(at, at.metadata.snapshot_by_ref(branch))
+        absent._check(at, at.metadata.head_for_commit(branch))
         return absent
 
     def check_apart(self, earlier: Iterable[AbsentFiles]) -> None:

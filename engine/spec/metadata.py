@@ -194,6 +194,14 @@ class TableMetadata:
             raise NoSuchSnapshotError(f"there is no branch or tag {name!r}; there are: {known}")
         return self.snapshots_by_id[ref.snapshot_id]
 
+    def head_for_commit(self, branch: str) -> Snapshot | None:
+        """The head of a branch that a commit goes to; None of an empty main, and of one that is made while it is.
+
+        Raises NoSuchSnapshotError for another unknown branch.
+        """
+        is_first = branch not in self.refs and MAIN_BRANCH not in self.refs
+        return None if is_first else self.snapshot_by_ref(branch)
+
     def snapshot_as_of(self, timestamp_ms: int) -> Snapshot:
         """The snapshot that was current at a time, by the snapshot log (SP8). Raises NoSuchSnapshotError."""
         found: int | None = None

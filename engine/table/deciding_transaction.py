@@ -55,6 +55,6 @@ class DecidingTransaction(Transaction):
     def _base(self, branch: str, options: PinnedChangeOptions, known: KnownProperty[str]) -> CommitBase:
         if options.get("base_snapshot_id") is not None:
             return self._pending.base(branch, options, known)
-        head = self.metadata.snapshot_by_ref(branch)
+        head = self.metadata.head_for_commit(branch)
         level = isolation_level(self.metadata.properties, known, options.get("isolation_level"))
         return CommitBase(None if head is None else head.snapshot_id, level)

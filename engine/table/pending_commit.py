@@ -12,7 +12,7 @@ from attrs import evolve
 
 from icecore.engine.commit.decide import ChangeMetadata, Command, ProduceSnapshot, accepted_updates
 from icecore.engine.commit.dry_run import DryRun, paths_of
-from icecore.engine.commit.ref_updates import forwarded
+from icecore.engine.commit.ref_updates import made_from_main
 from icecore.engine.common.ids import new_snapshot_id
 from icecore.engine.data.arrow.to_arrow import to_arrow
 from icecore.engine.data.spark_schema import is_spark
@@ -120,20 +120,20 @@ class PendingCommit:
     # What a change needs
 
     def branch(self, options: RowChangeOptions) -> str:
-        """The branch that a change of rows goes to; a new one is made from main, as in Java. Raises ValidationError."""
+        """The branch that a change of rows goes to; a new one is made from main, if there is one, as in Java.
+
+        Raises ValidationError.
+        """
         self._check_open()
         properties = string_properties(options.get("snapshot_properties"), "snapshot properties")
         wanted = branch_for(self.metadata, options.get("branch", MAIN_BRANCH), properties)
         if not isinstance(wanted, str) or not wanted:
             raise ValidationError(f"a branch is named by text that is not empty, found {wanted!r}")
-        if wanted not in self.metadata.refs and MAIN_BRANCH in self.metadata.refs:
+        if wanted not in self.metadata.refs and wanted != MAIN_BRANCH:
             self._audited.add(wanted)
-            self.add(
-                ChangeMetadata(
-                    lambda m: [] if wanted in m.refs else forwarded(m, wanted, MAIN_BRANCH, only_forward=False)
-                )
-            )
-        self.check_branch(wanted)
+            self.add(ChangeMetadata(lambda m: made_from_main(m, wanted)))
+        if self.metadata.head_for_commit(wanted) is not None:
+            self.check_branch(wanted)
         return wanted
 
     def check_branch(self, branch: str) -> None:
