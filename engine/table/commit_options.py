@@ -6,8 +6,8 @@
   ReusedKeyError where that was another call, of another kind or to something else, and ValidationError for what is no
   text.
 - `dry_run`: nothing is stored, and the result says what the commit would be.
-- `branch`: the branch that the snapshot goes to, by default main; one that is not there is made from main. Raises
-  ValidationError for a tag.
+- `branch`: the branch that the snapshot goes to, by default main; one that is not there is made from main, or of
+  nothing while that is empty. Raises ValidationError for a tag.
 - `snapshot_properties`: text by text, for the snapshot's summary. Raises ValidationError for other values.
 - `base_snapshot_id`: the snapshot that the caller decided on; what changed since may be a conflict. Raises
   NoSuchSnapshotError.
