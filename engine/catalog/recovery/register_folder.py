@@ -91,6 +91,7 @@ class _Search:
     root: Path
     namespace: Identifier
     found: dict[Identifier, NewTable | RegisteredView] = field(factory=dict)
+    _names: dict[str, Identifier] = field(factory=dict)
     _unreachable: dict[str, StorageError] = field(factory=dict)
     left: list[LeftFolder] = field(factory=list)
 
@@ -102,7 +103,7 @@ class _Search:
             except IcecoreError as e:
                 self.left.append(LeftFolder(str(folder), str(e)))
             else:
-                self.found[part.name] = part
+                self.found[part.name], self._names[part.stream] = part, part.name
 
     def parts(self) -> list[Part]:
         """The commit's parts: namespaces that are missing, outer ones first, then tables and views by name."""
@@ -166,11 +167,10 @@ class _Search:
         if another:
             name = models.identifier_of(known)
             raise ValidationError("it was dropped" if name is None else f"the catalog has it as {dotted(name)}")
-        for other in self.found.values():
-            if part.name == other.name:
-                raise ValidationError(f"{dotted(part.name)} is another folder's name, too")
-            if part.stream == other.stream:
-                raise ValidationError(f"it is a copy of {dotted(other.name)}, as its UUID says")
+        if part.name in self.found:
+            raise ValidationError(f"{dotted(part.name)} is another folder's name, too")
+        if part.stream in self._names:
+            raise ValidationError(f"it is a copy of {dotted(self._names[part.stream])}, as its UUID says")
         with contextlib.suppress(NoSuchNamespaceError):
             models.check_new_name(part.name, kind=_kind(part))
 
