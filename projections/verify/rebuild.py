@@ -119,7 +119,8 @@ class _Rebuilding:
 
     def finish(self) -> None:
         """Writes hints and removes forgotten files after the commit. Raises RebuildError."""
-        for stream, state in self.states.items():
+        # Last those that have a name: a dropped table may have been in the folder of one, whose hint is to stay.
+        for stream, state in sorted(self.states.items(), key=lambda item: not item[1].dropped):
             try:
                 self.repository.files.finish_again(state)
             except IcecoreError as e:

@@ -155,6 +155,7 @@ STEP = st.tuples(ACTIONS, st.permutations(NAMES))
 # The steps of a failure are few enough to be read as they are; to look for fewer takes minutes.
 @examples(7, new=84, phases=(Phase.explicit, Phase.generate))
 @example([(action, ["a", "b", "c"]) for action in (register, append, move_location)])
+@example([(register, ["a", "b", "c"]), (purge, ["a", "b", "c"]), (append, ["b", "a", "c"])])
 @given(st.lists(STEP, min_size=8, max_size=20))
 def test_no_file_goes_that_a_table_can_be_read_by(steps: list[tuple[Action, list[str]]]) -> None:
     """After each step, whichever table it was of, all is there that any table's snapshots lead to."""
