@@ -10,13 +10,12 @@ from attrs import frozen
 from icecore.engine.errors import ValidationError
 from icecore.engine.properties.table_properties import TARGET_FILE_SIZE
 from icecore.engine.queries import duck
-from icecore.engine.queries.duckdb_instances import SharedInstance
+from icecore.engine.queries.duckdb_instances import ROWS_AT_HAND
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.projections.plan.delete_pairs import numbered
 from icecore.projections.plan.planner import PlannedFiles
 
-_SHARED = SharedInstance()
 _SPLIT_OVERHEAD = 5 * 1024
 _NEVER = 2**31 - 1
 
@@ -136,7 +135,7 @@ def _by_place(planned: PlannedFiles, options: CompactionOptions) -> Iterator[lis
         "min_size": options.min_file_size_bytes,
         "max_size": options.max_file_size_bytes,
     }
-    with _SHARED.connect() as connection:
+    with ROWS_AT_HAND.connect() as connection:
         connection.register("planned_files", numbered(planned.files))
         connection.register("planned_pairs", planned.pairs.to_arrow())
         deletes = numbered(planned.deletes)

@@ -104,7 +104,7 @@ class SharedInstance:
     """One DuckDB of the process for work on rows at hand, by any number of threads, each with a connection.
 
     `settings` are those that each connection begins with, by their names in `sql/settings/duckdb.sql`. Some are the
-    whole instance's, so what needs others has one of its own; so has SQL of users, which may leave nothing but answers.
+    whole instance's, so what needs others has one of its own.
     """
 
     settings: tuple[str, ...] = ()
@@ -136,3 +136,9 @@ class SharedInstance:
         for setting in self.settings:
             duck.rows(connection, query(duck.SETTINGS, setting))
         return connection
+
+
+ROWS_AT_HAND = SharedInstance()
+"""That of our own statements."""
+SQL_OF_USERS = SharedInstance(("utc", "no_files", "no_python_names"))
+"""That of statements of users over tables that are registered: they reach nothing else."""

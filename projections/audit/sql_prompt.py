@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from icecore.engine.errors import UnreadableTableWarning, ValidationError
 from icecore.engine.queries import duck
-from icecore.engine.queries.duckdb_instances import SharedInstance
+from icecore.engine.queries.duckdb_instances import SQL_OF_USERS
 from icecore.engine.queries.named_queries import query as named_query
 from icecore.engine.queries.query_limits import (
     Deadline,
@@ -35,7 +35,6 @@ from icecore.projections.audit.needed_tables import NeededTables, needed_tables
 from icecore.projections.history.logged_tables import LoggedTables
 
 TABLES_NAMED = 3
-_INSTANCE = SharedInstance(("utc", "no_files"))
 
 
 def run_sql(
@@ -58,7 +57,7 @@ def run_sql(
     statement = parse_statement(query)
     query = as_run(statement, query)
     tables = AuditedTables(listed, deadline)
-    con = _INSTANCE.connect() if memory_limit is None else limited_connection(memory_limit)
+    con = SQL_OF_USERS.connect() if memory_limit is None else limited_connection(memory_limit)
     try:
         about = _register(con, statement, values, lambda n, asks: AuditedRows(catalog, tables, n, log, asks))
         duck.rows(con, named_query(duck.SETTINGS, "no_files"))

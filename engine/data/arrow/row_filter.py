@@ -18,11 +18,10 @@ from icecore.engine.expression.bind import is_comparable, references
 from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Expression
 from icecore.engine.expression.sql.duckdb_sql import to_sql
 from icecore.engine.queries import duck
-from icecore.engine.queries.duckdb_instances import SharedInstance
+from icecore.engine.queries.duckdb_instances import ROWS_AT_HAND
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.schema import Schema
 
-_SHARED = SharedInstance()
 _local = threading.local()
 
 
@@ -31,7 +30,7 @@ def connection() -> duckdb.DuckDBPyConnection:
     found: duckdb.DuckDBPyConnection | None = getattr(_local, "connection", None)
     if found is None or _local.pid != os.getpid():
         fork_safety.abandon(found)
-        found, _local.pid = _SHARED.connect(), os.getpid()
+        found, _local.pid = ROWS_AT_HAND.connect(), os.getpid()
         found.execute(query(duck.SETTINGS, "utc"))
         _local.connection = found
     return found

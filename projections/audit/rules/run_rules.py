@@ -16,7 +16,7 @@ from sqlglot import exp
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
 from icecore.engine.queries import duck
-from icecore.engine.queries.duckdb_instances import SharedInstance
+from icecore.engine.queries.duckdb_instances import SQL_OF_USERS
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS, AUDIT_TABLES, ICEBERG_TABLES
 from icecore.projections.audit.audited_rows import AuditedRows
@@ -32,7 +32,6 @@ PREFIX = "icecore.audit."
 _OF_TABLE = ("namespace", "name", "table_uuid")
 _REQUIRED = ("subject", "message")
 _FROM_METADATA = {"history", "metadata_log_entries"}
-_INSTANCE = SharedInstance(("utc", "no_files", "no_python_names"))
 _FROM_FILES = frozenset(
     {*ICEBERG_TABLES, "manifests", "files", "manifest_contents", "file_history", "problems"} - _FROM_METADATA
 )
@@ -72,7 +71,7 @@ def run_rules(audited: Audited, rules: Sequence[Rule], options: Mapping[str, Opt
     parsed = [_Parsed(r, statement_of(r.sql)) for r in rules]
     parsed.sort(key=lambda p: "problems" in p.names)
     limits = _limits(rules, options)
-    con = _INSTANCE.connect()
+    con = SQL_OF_USERS.connect()
     try:
         if limits:
             con.register(LIMITS, _limit_rows(audited, limits))
