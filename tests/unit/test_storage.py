@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import threading
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from icecore.engine.common.location import LocationMapping, local_path, to_uri
 from icecore.engine.errors import FileExistsInStorageError, IcecoreError, MissingFileError, ReadOnlyError, StorageError
-from icecore.engine.storage.file_io import Storage, translated
+from icecore.engine.storage.file_io import GCS_PATIENCE_S, Storage, translated
 from icecore.engine.storage.listing import list_folders, list_level, list_resolved
 
 
@@ -271,3 +272,11 @@ def test_levels_and_what_is_below_them_are_all_files(tmp_path: Path, scheme: str
     files += [f for below in folders for f in list_resolved(storage, below, lambda name: name.startswith("."))]
     whole = list_folders(storage, [folder], lambda name: name.startswith("."))
     assert sorted(files, key=lambda f: f.location) == sorted(whole, key=lambda f: f.location) and len(files) == 3
+
+
+@pytest.mark.parametrize("scheme", ["gs", "gcs"])
+def test_google_s_client_gives_up_in_time(scheme: str) -> None:
+    """It would try for a quarter of an hour to reach a service that nobody can; the path stays as it is."""
+    client, path = Storage().file_system(f"{scheme}://bucket/a/b")
+    _, (settings,) = client.__reduce__()
+    assert path == "bucket/a/b" and settings["retry_time_limit"] == dt.timedelta(seconds=GCS_PATIENCE_S)

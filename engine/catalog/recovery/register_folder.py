@@ -30,8 +30,8 @@ from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.repository.repository import Repository
 from icecore.engine.storage.file_io import Storage
 
-HIVE_DATABASE = ".db"
-VIEW_UUID = "view-uuid"
+_HIVE_DATABASE = ".db"
+_VIEW_UUID = "view-uuid"
 _STORE = re.compile(r"(?!file:)[\w+.-]+://[^/]*")
 
 
@@ -92,7 +92,7 @@ class _Search:
     namespace: Identifier
     found: dict[Identifier, NewTable | RegisteredView] = field(factory=dict)
     _names: dict[str, Identifier] = field(factory=dict)
-    _unreachable: dict[str, StorageError] = field(factory=dict)
+    _refusals: dict[str, StorageError] = field(factory=dict)
     left: list[LeftFolder] = field(factory=list)
 
     def look(self) -> None:
@@ -122,17 +122,17 @@ class _Search:
         name = self._name(folder)
         location = newest_metadata(to_uri(folder), Storage())
         part: NewTable | RegisteredView
-        if VIEW_UUID in loads(decompress(self._bytes(location)), location):
+        if _VIEW_UUID in loads(decompress(self._bytes(location)), location):
             part = registered_view(self.repository, name, location)
         else:
-            part = registered_table(self.repository, name, to_uri(folder), None)
+            part = registered_table(self.repository, name, location, None)
         self._check_new(part)
         if isinstance(part, NewTable):
             self._check_place(part)
         return part
 
     def _check_place(self, part: NewTable) -> None:
-        """Raises StorageError where the table's files are to be in a store that can't be reached, which is asked once.
+        """Raises StorageError where the table's files are to be in a store that refused one, which is not asked again.
 
         Raises ForbiddenLocationError too.
         """
@@ -140,12 +140,12 @@ class _Search:
         store = _STORE.match(self.repository.storage_of(state).resolve(state.metadata.location))
         if store is None:
             return
+        if store[0] in self._refusals:
+            raise StorageError(f"{store[0]} refused another table: {self._refusals[store[0]]}")
         try:
-            if store[0] in self._unreachable:
-                raise self._unreachable[store[0]]
             part.check_place(self.repository)
         except StorageError as e:
-            self._unreachable[store[0]] = e
+            self._refusals[store[0]] = e
             raise
 
     def _bytes(self, location: str) -> bytes:
@@ -154,7 +154,7 @@ class _Search:
 
     def _name(self, folder: Path) -> Identifier:
         *spaces, name = (unquote(part) for part in folder.relative_to(self.root).parts or (self.root.name,))
-        levels = (*self.namespace, *(space.removesuffix(HIVE_DATABASE) for space in spaces))
+        levels = (*self.namespace, *(space.removesuffix(_HIVE_DATABASE) for space in spaces))
         if not levels:
             raise ValidationError("it is in no namespace: say which one")
         return identifier_tuple((*levels, name))

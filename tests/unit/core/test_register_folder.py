@@ -184,4 +184,5 @@ def test_a_store_that_can_not_be_reached_is_asked_once(
     done = catalog.register_folder(str(tmp_path / "lake"))
     assert names(done) == [("shop.c", "table")]
     assert set(reasons(done)) == {"a", "b"}
+    assert "s3://far refused another table: can't list s3://far/a" in reasons(done)["b"]
     assert far == ["s3://far/a/metadata"]
