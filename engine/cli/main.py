@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping
 from importlib import import_module
@@ -169,7 +170,21 @@ def cli() -> None:
 def main() -> None:
     """The entry point of the command `icecore`. Where a pipe is closed early it ends without a word."""
     warnings.showwarning = _show_warning
+    if "demo" not in sys.argv:
+        sys.meta_path.insert(0, _NoPandas())
     cli(prog_name="icecore")
+
+
+class _NoPandas:
+    """Lets Arrow find no pandas, which it imports, for a third of a second, to ask if a list is one of pandas.
+
+    Only the demo, by Spark, has any.
+    """
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        """Raises ModuleNotFoundError for pandas, as where it is not installed."""
+        if fullname == "pandas":
+            raise ModuleNotFoundError("the command line does without pandas", name=fullname)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -21,7 +21,6 @@ from icecore.engine.display.output import pair_lines, print_json, print_text, wr
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.view.view import View
-from icecore.projections.audit.sql_prompt import AUDIT_SCHEMAS
 
 SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
 
@@ -167,6 +166,8 @@ def _view(catalog: Catalog, name: str, snapshot: str | None, ref: str | None, as
 
 
 def _print_audit_tables(settings: Settings) -> None:
+    from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS
+
     if settings.as_json:
         print_json({name: {f.name: str(f.type) for f in schema} for name, schema in AUDIT_SCHEMAS.items()})
     else:
