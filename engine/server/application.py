@@ -20,8 +20,7 @@ from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events.commit_watch import watching_commits
 from icecore.engine.events.provenance import Client, on_behalf_of
 from icecore.engine.server.feed.late_hints import LateHints
-from icecore.engine.server.page.page_frame import error_page
-from icecore.engine.server.page.pages_shown import PAGES
+from icecore.engine.server.page.page_endpoints import PAGES
 from icecore.engine.server.resources import (
     commits,
     configuration,
@@ -250,7 +249,12 @@ def _let_in(endpoint: Endpoint, call: Call) -> Call:
 
 
 def _refused(endpoint: Endpoint, call: Call, told: Answer) -> Answer:
-    return error_page(call, told) if endpoint.is_page else told
+    if not endpoint.is_page:
+        return told
+
+    from icecore.engine.server.page.page_frame import error_page
+
+    return error_page(call, told)
 
 
 def _read(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The pages of the server, made of what the library answers: the log, tables, findings, SQL."""
+"""Pages of the server that are made of one answer of the library: tables, findings, SQL; and its static files."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ from icecore.engine.catalog.catalog_handle import table_of, table_streams
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.display.cells import cell
 from icecore.engine.errors import IcecoreError, ValidationError
-from icecore.engine.server.page.blame_page import blame_page
-from icecore.engine.server.page.log_page import log_page
 from icecore.engine.server.page.page_frame import alert, framed, grid, link, row_filter, static_file, table_path
-from icecore.engine.server.page.plan_page import plan_page
-from icecore.engine.server.page.table_page import table_page
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
-from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.projections.report.html_elements import Markup, counted, element, in_bytes
 
 MOST_ROWS = 1_000
@@ -89,16 +84,3 @@ def static(call: Call) -> Answer:
     if name not in _KINDS:
         raise ValidationError(f"there is no file {name[:60]!r}")
     return static_file(name, f"{_KINDS[name]}; charset=utf-8")
-
-
-ONE = "/tables/{namespace}/{table}"
-PAGES = (
-    Endpoint("GET", "/", log_page, is_of_all=True, is_page=True),
-    Endpoint("GET", "/tables", tables_page, is_page=True),
-    Endpoint("GET", ONE, table_page, is_page=True),
-    Endpoint("GET", f"{ONE}/plan", plan_page, is_page=True),
-    Endpoint("GET", f"{ONE}/blame", blame_page, is_page=True),
-    Endpoint("GET", "/findings", findings_page, is_of_all=True, is_page=True),
-    Endpoint("GET", "/sql", sql_page, is_of_all=True, is_page=True),
-    Endpoint("GET", "/static/{file}", static, is_open=True, is_page=True),
-)
