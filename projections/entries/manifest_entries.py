@@ -33,9 +33,9 @@ class ManifestEntries:
         self._store = store
         self._models = models
         self._cached: ByteCache[int, pa.Table | None] = ByteCache(
-            CACHED_BYTES, lambda table: 0 if table is None else table.nbytes
+            CACHED_BYTES, lambda table: 0 if table is None else table.get_total_buffer_size()
         )
-        self._merged: ByteCache[str, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.nbytes)
+        self._merged: ByteCache[str, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.get_total_buffer_size())
         self._kept: ByteCache[int, dict[str, bytes | None]] = ByteCache(
             CACHED_BYTES, lambda files: sum(len(data or b"") for data in files.values())
         )

@@ -89,7 +89,7 @@ class Planner:
 
     def __attrs_post_init__(self) -> None:
         self._tables = EntryTables(self.repository.entries, self.cache, self.memory, self.forgotten)
-        self._files = ByteCache(KEPT_FILES_BYTES, lambda kept: kept[1].nbytes + BYTES_OF_METADATA)
+        self._files = ByteCache(KEPT_FILES_BYTES, lambda kept: kept[1].get_total_buffer_size() + BYTES_OF_METADATA)
 
     def forgotten(self, stream: str) -> str:
         """The position at which bounds of a table's files were forgotten last; empty where they never were."""
