@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import CommitConflictError
+from icecore.engine.errors import CommitConflictError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.name_events import Named, read_name_event
@@ -78,6 +79,11 @@ class NewView(_New):
     name: Identifier
     stream: str
     updates: UpdatesAt
+
+    def prepare(self, desk: CommitTargets) -> None:
+        # What makes no view is told of when the name was looked at.
+        with contextlib.suppress(ValidationError):
+            desk.views.check_new_place(self.updates)
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         return (desk.views.create_inside(transaction, self.stream, self.name, self.updates, provenance),)

@@ -199,7 +199,7 @@ class ViewRepository:
         return event
 
     def _check_reachable(self, before: ViewState | None, after: ViewState) -> None:
-        """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them.
+        """Raises StorageError where metadata files are to move where nothing can be, so that no commit waits for them.
 
         Raises ForbiddenLocationError for a place that the rules don't allow.
         """
@@ -207,7 +207,19 @@ class ViewRepository:
             self.repository.locations.check(before, after)
         folder = view_metadata_folder(after.metadata)
         self.repository.storage.check_writable(folder)
-        if before is None or view_metadata_folder(before.metadata) != folder:
+        if before is not None and view_metadata_folder(before.metadata) != folder:
+            self.repository.storage.list(folder)
+
+    def check_new_place(self, updates_at: UpdatesAt) -> None:
+        """Raises StorageError where the files of a new view are to go where nothing can be.
+
+        It is asked before the log is locked: a store may be slow. What the rules don't allow is not asked, and refused
+        then. Raises ValidationError where the updates make no view.
+        """
+        metadata = _built(None, updates_at(at := now_ms()), at).build()
+        folder = view_metadata_folder(metadata)
+        rules, is_allowed = self.repository.location_rules, self.repository.locations.is_allowed
+        if not rules.is_any or (is_allowed(metadata.location) and is_allowed(folder)):
             self.repository.storage.list(folder)
 
     # Files
@@ -294,6 +306,10 @@ class ViewRepository:
 
 def _accepted(base: ViewState | None, updates: Iterable[ViewUpdate], at: int) -> list[dict[str, Any]]:
     """The updates with all that they were assigned, as they stand in the event; checked as a whole."""
-    builder = ViewBuilder(base.metadata if base else None, at).apply(stored_updates(updates, read_view_updates))
+    builder = _built(base, updates, at)
     builder.build()
     return [u.to_dict() for u in builder.changes]
+
+
+def _built(base: ViewState | None, updates: Iterable[ViewUpdate], at: int) -> ViewBuilder:
+    return ViewBuilder(base.metadata if base else None, at).apply(stored_updates(updates, read_view_updates))

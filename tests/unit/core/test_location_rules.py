@@ -164,6 +164,26 @@ def test_locations_elsewhere_are_refused_in_every_spelling(ruled: icecore.Catalo
     assert ruled.verify().problems == ()
 
 
+def test_a_forbidden_place_is_not_even_asked_for(ruled: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may not write there may not find out either whether there is something."""
+    asked: list[str] = []
+    of_folder = Storage.list
+
+    def listed(self: Storage, folder: str) -> list[str]:
+        asked.extend([folder] if folder.startswith("s3:") else [])
+        return [] if folder.startswith("s3:") else of_folder(self, folder)
+
+    monkeypatch.setattr(Storage, "list", listed)
+    for make in (
+        lambda: ruled.create_table("ns.new", SCHEMA, location="s3://other/x"),
+        lambda: ruled.create_view("ns.new", "SELECT 1 AS one", location="s3://other/x"),
+        lambda: ruled.create_view("ns.new", "SELECT 1 AS one", properties={"write.metadata.path": "s3://other/x"}),
+    ):
+        with pytest.raises(ForbiddenLocationError):
+            make()
+    assert asked == []
+
+
 def places_again(catalog: icecore.Catalog, texts: list[str]) -> dict[str, str]:
     for name in ("link", "inner"):
         (catalog.path / name).unlink()

@@ -168,6 +168,11 @@ def test_a_store_that_is_slow_holds_up_no_other_commit(catalog: icecore.Catalog,
     assert len(far) == 1
     assert catalog.namespace_exists("meanwhile1")
     assert not catalog.table_exists("ns.far")
+    with pytest.raises(StorageError, match="can't list s3://far/v"):
+        catalog.create_view("ns.far", "SELECT 1 AS one", location="s3://far/v")
+    assert len(far) == 2
+    assert catalog.namespace_exists("meanwhile2")
+    assert not catalog.view_exists("ns.far")
 
 
 def test_a_store_that_can_not_be_reached_is_asked_once(
