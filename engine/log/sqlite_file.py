@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from icecore.engine.common import fork_safety
 from icecore.engine.errors import (
     CommitFailedError,
+    CommitStateUnknownError,
     CorruptLogError,
     IcecoreError,
     MovedWarehouseError,
@@ -34,10 +35,16 @@ SETTINGS = "settings/sqlite.sql"
 DEFAULT_LOCK_TIMEOUT_S = 60.0
 KEPT_STATEMENTS = 512
 """The number of statements that a connection keeps compiled, above that of all named queries of a log."""
+LOOKED_EVERY_S = 0.1
+"""How often it is looked, while a connection reads, whether the log's files are still those that it has open."""
 _NEEDED_BYTES = 65_536
 """More than SQLite's shared memory file has, without which a log is not even read."""
 Result = TypeVar("Result")
 _text = cache(query)
+FileId = tuple[int, int]
+_lost: set[FileId] = set()
+"""Logs whose locks this process lost. SQLite has one memory of them for all connections of a process, so that none may
+be made any more, and one stays open: the last one to close would write what it holds over the commits of others."""
 
 
 class SqliteFile:
@@ -63,8 +70,13 @@ class SqliteFile:
         """This thread's connection; a forked child gets its own."""
         found: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if found is None:
+            if _file_id(self.path) in _lost:
+                raise MovedWarehouseError(self._why_lost)
+            self._local.has_locks = False
             found = self._connect()
-            self._local.file_id = self._file_id()
+            self._local.file_id = _file_id(self.path)
+            self._local.wal_id = None
+            self._local.look_at = 0.0
             self._local.connection = found
         return found
 
@@ -80,6 +92,8 @@ class SqliteFile:
         if self.read_only and not os.access(self.path.parent, os.W_OK) and not self._has_wal():
             # SQLite can't make its shared memory file there. With a WAL that holds commits it must find one.
             uri += "&immutable=1"
+        else:
+            self._local.has_locks = True
         connection = sqlite3.connect(
             uri,
             uri=True,
@@ -97,14 +111,6 @@ class SqliteFile:
             self._retrying(partial(connection.execute, query(SETTINGS, setting)))
         return connection
 
-    def _file_id(self) -> tuple[int, int] | None:
-        """The identity of the file at the path, another one once it is replaced; None where there is none."""
-        try:
-            found = os.stat(self.path)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
     @property
     def is_writable(self) -> bool:
         """Whether it was opened for writing, and nothing speaks against it."""
@@ -113,19 +119,63 @@ class SqliteFile:
     def check_in_place(self) -> None:
         """Raises MovedWarehouseError where this thread's connection is to a file that left its path."""
         self.connection()
-        if self._file_id() != self._local.file_id:
+        if _file_id(self.path) != self._local.file_id:
             raise MovedWarehouseError(
                 f"{self.path} is not the log that was opened: the warehouse was moved or replaced since; open it again"
             )
+        self._check_locks()
+
+    def _check_locks(self) -> None:
+        """Raises MovedWarehouseError where this thread's connection lost its locks."""
+        if self._has_lost_locks():
+            raise MovedWarehouseError(self._why_lost)
+
+    def _has_lost_locks(self) -> bool:
+        """Whether the write-ahead log that this thread's connection has open was removed, which its locks forbid.
+
+        SQLite's locks are the process's, and the system gives them up as soon as anything in the process closes the
+        file, as a copy of the folder does. Who closes the log then takes himself for the last one.
+        """
+        local = self._local
+        found, changed_at = _file_id(self._wal), _changed_at(self.path)
+        if local.wal_id is None and local.has_locks:
+            # SQLite makes it when it first reads a new log.
+            local.wal_id = found
+        if local.wal_id is None or found == local.wal_id:
+            local.changed_at = changed_at
+            return False
+        if _file_id(self.path) != local.file_id:
+            # It was moved, together with the log.
+            return False
+        if local.file_id not in _lost:
+            if found is None and changed_at == local.changed_at:
+                # Nobody else wrote: if it was deleted by hand, what is in it alone is written back now.
+                with contextlib.suppress(sqlite3.Error):
+                    local.connection.execute(query(SETTINGS, "write_back"))
+            _lost.add(local.file_id)
+            fork_safety.abandon(local.connection)
+        return True
+
+    @property
+    def _why_lost(self) -> str:
+        return (
+            f"the write-ahead log of {self.path} was removed while this process had it open, by who closed the log and "
+            "took himself for the last one. SQLite's locks are lost when anything in a process opens and closes the "
+            "file, as a copy of the folder does, and after a fork; start this process anew to read or write the log"
+        )
+
+    @property
+    def _wal(self) -> Path:
+        return self.path.with_name(self.path.name + "-wal")
 
     def _has_wal(self) -> bool:
-        wal = self.path.with_name(self.path.name + "-wal")
-        return wal.exists() and wal.stat().st_size > 0
+        return self._wal.exists() and self._wal.stat().st_size > 0
 
     def close(self) -> None:
-        """Closes this thread's connection."""
+        """Closes this thread's connection, unless its locks were lost."""
         if (found := getattr(self._local, "connection", None)) is not None:
-            found.close()
+            if not self._has_lost_locks():
+                found.close()
             self._local.connection = None
 
     # Queries
@@ -133,8 +183,12 @@ class SqliteFile:
     def execute(self, file: str, query_name: str, /, **parameters: Any) -> sqlite3.Cursor:
         """Runs a named query of sql/ on this thread's connection."""
         sql = _text(file, query_name)
+        connection = self.connection()
+        if (now := time.monotonic()) >= self._local.look_at:
+            self._check_locks()
+            self._local.look_at = now + LOOKED_EVERY_S
         try:
-            return self.connection().execute(sql, parameters)
+            return connection.execute(sql, parameters)
         except (sqlite3.Error, OSError) as e:
             with self._translated("read"):
                 # Only what nobody carried out is tried again.
@@ -183,6 +237,8 @@ class SqliteFile:
             if uncertain is None:
                 raise
             uncertain(e)
+        if keep and self._has_lost_locks():
+            raise CommitStateUnknownError(f"the commit may be stored or not: {self._why_lost}")
 
     def _retrying(self, action: Callable[[], Result]) -> Result:
         """Runs an action, again while another process holds a lock, with a short random pause between tries."""
@@ -231,6 +287,22 @@ class SqliteFile:
     def _is_out_of_reach(self, text: str) -> bool:
         """Whether SQLite could not open the file because it can't make the files that it needs beside it."""
         return "unable to open" in text and self.path.exists() and not os.access(self.path.parent, os.W_OK)
+
+
+def _file_id(path: Path) -> FileId | None:
+    """The identity of the file at a path, another one once it is replaced; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _changed_at(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return None
 
 
 def run_script(connection: sqlite3.Connection, script: str) -> None:

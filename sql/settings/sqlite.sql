@@ -1,5 +1,5 @@
 -- What SQLite is told of the file of a log, and where its transactions begin and end. Nothing here reads a row, but for
--- what `empty_wal` says.
+-- what `empty_wal` and `write_back` say.
 
 -- name: wal
 PRAGMA journal_mode = WAL;
@@ -48,6 +48,10 @@ PRAGMA secure_delete = ON;
 
 -- name: compact
 VACUUM;
+
+-- name: write_back
+-- As far as others' locks allow it.
+PRAGMA wal_checkpoint(PASSIVE);
 
 -- name: empty_wal
 -- One row: whether others kept it from being emptied, its pages, and how many of them are in the database.

@@ -1,0 +1,128 @@
+"""A process that loses SQLite's locks, as by a copy of the folder that it has open, loses no commit by it.
+
+The system gives up all locks of a process on a file when anything in the process closes the file: SQLite's manual,
+"How to corrupt an SQLite database file", 2.2.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from core_tables import SCHEMA
+from harness.children import FAILED, Child, Say
+
+import icecore
+from icecore.engine.errors import CommitStateUnknownError, MovedWarehouseError
+
+ANOTHER = """
+import sys, icecore
+with icecore.open(sys.argv[1]) as catalog:
+    for name in sys.argv[2:]:
+        catalog.create_namespace(name)
+    print(*sorted(".".join(n) for n in catalog.list_namespaces()))
+    assert catalog.verify().problems == ()
+"""
+
+
+def another(folder: Path, *names: str) -> list[str]:
+    """The namespaces that another process sees after it made some and closed the warehouse."""
+    run = [sys.executable, "-c", ANOTHER, str(folder), *names]
+    return subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()
+
+
+def said_by(work: Callable[[Path, icecore.Catalog, Say], None], folder: Path) -> object:
+    """What is said in a process of its own that has the warehouse open, and closes it."""
+
+    def run(say: Say) -> None:
+        with icecore.open(folder / "lake") as catalog:
+            catalog.create_namespace("first")
+            work(folder, catalog, say)
+
+    outcome = Child(run).wait()
+    assert outcome.get(FAILED) is None and outcome.exit_code == 0
+    return outcome.get("done")
+
+
+def copied(folder: Path) -> None:
+    shutil.copytree(folder / "lake", folder / "copy")
+
+
+def refused(action: Callable[[], object]) -> None:
+    with pytest.raises(MovedWarehouseError, match="start this process anew"):
+        action()
+
+
+def test_a_copy_alone_changes_nothing(tmp_path: Path) -> None:
+    """Nor do others that only come and stay: who was there goes on, and the copy is whole."""
+
+    def work(folder: Path, catalog: icecore.Catalog, say: Say) -> None:
+        copied(folder)
+        catalog.create_namespace("second")
+        say("done", [n for (n,) in catalog.list_namespaces()])
+
+    assert said_by(work, tmp_path) == ["first", "second"]
+    assert another(tmp_path / "lake", "third") == ["first", "second", "third"]
+
+
+def test_who_lost_its_locks_neither_reads_nor_writes_on(tmp_path: Path) -> None:
+    """Nor does it write over the commits of others when it closes, or opens the log once more."""
+
+    def work(folder: Path, catalog: icecore.Catalog, say: Say) -> None:
+        copied(folder)
+        another(folder / "lake")
+        refused(lambda: catalog.create_namespace("lost"))
+        another(folder / "lake", "others")
+        refused(lambda: catalog.create_table("first.t", SCHEMA))
+        refused(catalog.list_namespaces)
+        refused(lambda: icecore.open(folder / "lake"))
+        say("done", True)
+
+    assert said_by(work, tmp_path)
+    assert another(tmp_path / "lake", "last") == ["first", "last", "others"]
+
+
+def test_a_commit_during_which_the_locks_are_lost_is_of_unknown_outcome(tmp_path: Path) -> None:
+    """Its events are in a file that is gone; the commits of others stand when the process ends."""
+
+    def work(folder: Path, catalog: icecore.Catalog, say: Say) -> None:
+        store = catalog._warehouse.store
+        with pytest.raises(CommitStateUnknownError, match="start this process anew"), store.write() as transaction:
+            store.execute("log/read_models.sql", "put_warehouse", key="some", value="thing")
+            assert transaction.head[0]
+            copied(folder)
+            another(folder / "lake")
+        say("done", another(folder / "lake", "others"))
+
+    assert said_by(work, tmp_path) == ["first", "others"]
+    assert another(tmp_path / "lake") == ["first", "others"]
+
+
+def test_a_write_ahead_log_that_was_deleted_by_hand_loses_nothing(tmp_path: Path) -> None:
+    """What it alone had is written back by who has it open yet."""
+
+    def work(folder: Path, catalog: icecore.Catalog, say: Say) -> None:
+        catalog.create_namespace("second")
+        (folder / "lake" / "icecore.db-wal").unlink()
+        refused(lambda: catalog.create_namespace("third"))
+        say("done", True)
+
+    assert said_by(work, tmp_path)
+    assert another(tmp_path / "lake") == ["first", "second"]
+
+
+def test_a_folder_that_moved_can_be_opened_where_it_is_now(tmp_path: Path) -> None:
+    """In the process that had it open before too: its locks are as they were."""
+
+    def work(folder: Path, catalog: icecore.Catalog, say: Say) -> None:
+        (folder / "lake").rename(folder / "moved")
+        with pytest.raises(MovedWarehouseError, match="open it again"):
+            catalog.create_namespace("second")
+        with icecore.open(folder / "moved", read_only=True) as again:
+            say("done", [n for (n,) in again.list_namespaces()])
+
+    assert said_by(work, tmp_path) == ["first"]
