@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 from core_tables import store_of
-from test_dry_run_everywhere import CASES, READS, Call, calls, kept, lake, takes_dry_run
+from public_calls import CASES, READS, Call, calls, kept, lake, takes_dry_run
 
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.cli.main import cli
