@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
@@ -209,3 +210,58 @@ def test_a_snapshot_is_named_by_its_first_digits(catalog: icecore.Catalog) -> No
     )
     with pytest.raises(ValidationError, match="2 snapshots begin with"):
         find_snapshot(twin, text[:6])
+
+
+def test_what_is_dropped_comes_back_or_goes_for_good(run: Run, run_json: RunJson, warehouse: Path, orders: str) -> None:
+    """`purge` asks first unless told not to, says what would go, and what it deleted."""
+    assert "3 data files with 3 rows" in run("drop", orders, "--dry-run").stdout
+    assert "gives it back" in run("drop", orders, code=2).stderr
+    run("drop", orders, "--yes", "-m", "by mistake", "-a", "eve")
+    assert "Table does not exist" in run("describe", orders, code=1).stderr
+    assert "would be back" in run("undrop", orders, "--dry-run").stdout
+    assert "is back" in run("undrop", orders).stdout
+    assert "has that name now" in run("purge", orders, "--yes", code=1).stderr
+    assert run_json("drop", orders, "-y")["kind"] == "table"
+    told = run_json("purge", orders, "--dry-run")
+    assert told["position"] is None and told["deleted"] == 0 and len(told["files"]) > 3
+    assert "for good\nnot done" in run("purge", orders, code=2).stderr
+    assert run("purge", orders, "--dry-run").stdout.startswith(f"would delete {len(told['files'])} files of {orders}")
+    assert run("purge", orders, "--yes", "-m", "asked to").stdout.startswith(f"deleted {len(told['files'])} files")
+    assert "was purged at position" in run("undrop", orders, code=1).stderr
+    assert not any(warehouse.rglob("*.parquet"))
+    run("create-view", "shop.v", "--sql", "SELECT 1 AS x", "--create-namespace")
+    assert "dropped the view shop.v" in run("drop", "shop.v", "-y").stdout
+    assert "the view shop.v is back" in run("undrop", "shop.v", "--view").stdout
+    assert [e["message"] for e in run_json("log") if e["changes"].startswith("purge: ")] == ["asked to"]
+
+
+def test_names_are_changed_once_under_a_key(run: Run, run_json: RunJson, tmp_path: Path) -> None:
+    """Called again, after the change was undone too, a command says what it said and asks nothing."""
+    hive = tmp_path / "hive"
+    commands = [
+        ("namespace", "create", "a"),
+        ("create", "a.t", "--schema", "id long"),
+        ("create-view", "a.v", "--sql", "SELECT id FROM t"),
+        ("rename", "a.v", "a.w"),
+        ("drop", "a.w", "--yes"),
+        ("undrop", "a.w", "--view"),
+        ("drop", "a.w", "--yes"),
+        ("drop", "a.t", "--yes"),
+        ("namespace", "drop", "a", "--yes"),
+        ("undo", "--yes"),
+        ("revert", "8", "--yes"),
+        ("restore", "a.w", "--to", "6", "--yes"),
+        ("unregister", "a.t", "--yes"),
+        ("migrate", str(hive), "a.hive"),
+    ]
+    (hive / "day=2024-01-05").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1]}), hive / "day=2024-01-05" / "a.parquet")
+    run("init")
+    said = [run_json(*command, "--key", f"k{number}") for number, command in enumerate(commands)]
+    events = len(run_json("log"))
+    for number in (0, *range(3, len(commands))):
+        asked = [word for word in commands[number] if word != "--yes"]
+        assert run_json(*asked, "--key", f"k{number}") == said[number]
+    assert run_json("create", "a.t", "--schema", "id long", "--key", "k1")["name"] == "a.t"
+    assert run("drop", "a.t", "--yes", "--key", "k0", code=1).stderr.startswith("error: the idempotency key 'k0' was")
+    assert len(run_json("log")) == events

@@ -148,3 +148,46 @@ def test_register_by_a_hint_takes_an_older_version(orders: str, tmp_path: Path, 
         assert table.current_snapshot() is None and table.state.location_mapping.to_dict() == {}
         (folder / "metadata" / "version-hint.text").unlink()
         assert other.register_table("x.newest", str(folder)).scan().count() == 3
+
+
+def test_append_reports_its_commit(run_json: RunJson, run: Run, orders: str, tmp_path: Path, warehouse: Path) -> None:
+    """Several files are one commit, and the log says who and why."""
+    pq.write_table(pa.table({"id": [4], "note": ["d"]}), tmp_path / "4.parquet")
+    (tmp_path / "5.json").write_text('[{"id": 5, "ts": "2013-05-01T00:00:00Z"}]')
+    report = run_json(
+        "append", orders, str(tmp_path / "4.parquet"), str(tmp_path / "5.json"), "--author", "cy", "--message", "two"
+    )
+    assert (report["rows"], report["files"], report["branch"]) == (2, 2, "main")
+    [event] = run_json("log", orders, "--actor", "cy")
+    assert event["message"] == "two"
+    with icecore.open(warehouse, read_only=True) as catalog:
+        assert sorted(catalog.load_table(orders).scan().to_arrow()["id"].to_pylist()) == [1, 2, 3, 4, 5]
+
+
+def test_append_to_a_branch(run_json: RunJson, orders: str, tmp_path: Path, warehouse: Path) -> None:
+    """Only that branch sees the rows."""
+    with icecore.open(warehouse) as catalog:
+        table = catalog.load_table(orders)
+        table.manage_snapshots().create_branch(table.metadata.current_snapshot_id or 0, "audit").commit()
+    (tmp_path / "more.csv").write_text("id\n9\n")
+    run_json("append", orders, str(tmp_path / "more.csv"), "--branch", "audit")
+    assert len(run_json("show", orders)) == 3
+    assert len(run_json("show", orders, "--ref", "audit")) == 4
+
+
+def test_append_of_no_rows_makes_no_commit(run_json: RunJson, run: Run, orders: str, tmp_path: Path) -> None:
+    """A file with a header alone leaves the table as it is."""
+    (tmp_path / "none.csv").write_text("id,ts\n")
+    report = run_json("append", orders, str(tmp_path / "none.csv"))
+    assert (report["snapshot_id"], report["rows"], report["files"]) == (None, 0, 0)
+    assert "nothing" in run("append", orders, str(tmp_path / "none.csv")).stdout
+
+
+def test_append_makes_a_branch(run: Run, orders: str, run_json: RunJson, tmp_path: Path) -> None:
+    """From main; a file without rows appends nothing to it."""
+    file = tmp_path / "more.json"
+    file.write_text('{"id": 7}\n{"id": 8, "note": "new"}\n')
+    before = len(run_json("show", orders))
+    assert run_json("append", orders, str(file), "--branch", "dev")["rows"] == 2
+    assert len(run_json("show", orders)) == before
+    assert len(run_json("show", orders, "--ref", "dev")) == before + 2

@@ -1,0 +1,113 @@
+"""The log by commands: read, held against files, written out again, archived, and settled with other engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from pyiceberg.catalog.sql import SqlCatalog
+
+import icecore
+from icecore.engine.foreign.adopter import ForeignCommitWarning
+
+Run = Callable[..., Result]
+RunJson = Callable[..., Any]
+
+
+def test_log_filters(run: Run, run_json: RunJson, orders: str) -> None:
+    """By table, actor, time and number."""
+    events = run_json("log")
+    assert [(e["actor"] if e["name"] == orders else "", e["name"]) for e in events] == [
+        ("", "shop"),
+        ("ann", orders),
+        ("bob", orders),
+    ]
+    assert [e["position"] for e in run_json("log", orders)] == [2, 3]
+    assert [e["position"] for e in run_json("log", "--limit", "1")] == [3]
+    assert [e["position"] for e in run_json("log", "--since", events[-1]["recorded_at"])] == [3]
+    assert run_json("log", "--since", "2999-01-01") == []
+    assert "three orders" in run("log").stdout
+
+
+def test_log_full_has_the_payload(run: Run, run_json: RunJson, orders: str) -> None:
+    """Everything of an event: the updates as objects, the hash."""
+    [event] = run_json("log", orders, "--full", "--limit", "1")
+    assert [u["action"] for u in event["payload"]["updates"]] == ["add-snapshot", "set-snapshot-ref"]
+    assert event["summary"]["added-records"] == "3"
+    assert len(event["hash"]) == 64
+    assert event["hash"] in run("log", orders, "--full").stdout
+
+
+def test_verify_finds_a_changed_file(run: Run, run_json: RunJson, orders: str, warehouse: Path) -> None:
+    """Exit code 0 and no problems; after a byte was changed, 1 and the file's name; rebuild heals it."""
+    assert run_json("verify")["ok"] is True
+    metadata = next((warehouse / "shop" / "orders" / "metadata").glob("00001-*.json"))
+    metadata.write_bytes(metadata.read_bytes().replace(b"orders", b"0rders"))
+    broken = run_json("verify", code=1)
+    assert broken["ok"] is False
+    assert any(metadata.name in p for p in broken["problems"])
+    assert "problem" in run("verify", code=1).stdout
+    run("rebuild")
+    run("verify")
+
+
+def test_verify_of_tables_named(run: Run, run_json: RunJson, orders: str, warehouse: Path) -> None:
+    """Names limit it, --deep opens files, JSON has the findings, the exit code is 1 for what was asked about."""
+    run("create", "shop.other", "--schema", "x long")
+    (path,) = list((warehouse / "shop" / "orders" / "data").rglob("*.parquet"))[:1]
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert run_json("verify")["ok"]
+    assert "2 tables" in run("verify").stdout and "1 tables" in run("verify", "shop.other", "--deep").stdout
+    broken = run_json("verify", orders, "--deep", code=1)
+    (finding,) = broken["findings"]
+    assert (finding["cause"], finding["table"], finding["kind"]) == ("unreadable", orders, "data file")
+    assert finding["count"] == 1 and finding["examples"][0].endswith(path.name) and broken["notes"] == []
+    assert path.name in run("verify", "--deep", code=1).stdout
+    assert "shop.nothing" in run("verify", "shop.nothing", code=1).stderr
+
+
+def test_rebuild_after_losing_the_metadata(run: Run, run_json: RunJson, orders: str, warehouse: Path) -> None:
+    """The same files with the same bytes come back."""
+    folder = warehouse / "shop" / "orders" / "metadata"
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+    for path in folder.iterdir():
+        path.unlink()
+    assert run_json("rebuild")["tables"] == 1
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+
+
+def test_archive_moves_the_oldest_events(run: Run, run_json: RunJson, warehouse: Path, tmp_path: Path) -> None:
+    """Once; the log reads on, and says which file is missing where it is."""
+    run("init")
+    run("create", "a.t", "--schema", "id long", "--create-namespace")
+    run("create", "a.u", "--schema", "id long")
+    before = run_json("log")
+    assert "2 events" in run("archive", "--before", "3", "--file", str(tmp_path / "old.db")).stdout
+    assert run_json("archive", "--before", "3") == {"events": 0, "file": None}
+    assert run("archive", "--before", "99", code=1).stderr.startswith("error: the last event")
+    assert run_json("log") == before and run_json("verify")["ok"]
+    (tmp_path / "old.db").unlink()
+    assert "old.db" in run("log", code=1).stderr
+    assert len(run_json("ls")) == 2
+
+
+def test_resolve_ends_a_conflict(run: Run, run_json: RunJson, warehouse: Path, orders: str) -> None:
+    """Where nothing is in conflict that is an error; a table by hand over which PyIceberg commits is resolved."""
+    assert "no conflict" in run("resolve", orders, "--keep", "log", code=1).stderr
+    with icecore.open(warehouse) as catalog:
+        table = catalog.load_table(orders)
+        table.set_properties({"icecore.materialize": "manual"})
+        catalog.materialize(orders)
+        table.set_properties({"a": "ours"})
+    peer = SqlCatalog("icecore", uri=f"sqlite:///{warehouse}/icecore.db", warehouse=str(warehouse))
+    with peer.load_table(orders).transaction() as transaction:
+        transaction.set_properties(a="theirs")
+    peer.close()
+    with pytest.warns(ForeignCommitWarning, match="resolve"):
+        resolved = run("resolve", orders, "--keep", "log", "-m", "ours is right")
+    assert "goes on from the log" in resolved.stdout
+    with icecore.open(warehouse) as catalog:
+        assert catalog.load_table(orders).properties["a"] == "ours"
