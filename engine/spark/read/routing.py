@@ -24,7 +24,15 @@ from icecore.engine.spark.read.scan_context import ScanContext
 from icecore.engine.spark.read.whole_files import FileTask
 from icecore.engine.spark.spark_paths import spark_can_open, spark_path
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
-from icecore.engine.spec.types import NestedField, StructType, walk
+from icecore.engine.spec.types import (
+    NestedField,
+    StructType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+    UUIDType,
+    VariantType,
+    walk,
+)
 from icecore.engine.storage.file_io import Storage
 
 _KNOWN_FILES = 65_536
@@ -35,6 +43,7 @@ NAMED_BY_ICEBERG = re.compile(
 )
 _THREADS = 16
 _VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
+_NESTED_VECTORIZED = "spark.sql.parquet.enableNestedColumnVectorizedReader"
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 _POSITIONS = "_tmp_metadata_row_index"
 
@@ -83,8 +92,8 @@ class _Router:
     def __init__(self, context: ScanContext) -> None:
         self.context = context
         self.is_planned = context.planned_frames is not None
-        # Spark's row by row reader loses the default of the first column.
-        self.reads_defaults = self.is_planned or _setting(context, _VECTORIZED) == "true"
+        self.is_vectorized = self.is_planned or _setting(context, _VECTORIZED) == "true"
+        self.is_nested_vectorized = self.is_planned or _setting(context, _NESTED_VECTORIZED) == "true"
         # The source of version 2 does not say where in its file a row lies.
         self.is_native = self.is_planned or "parquet" in _setting(context, _V1_SOURCES).lower().split(",")
         if any(map(_is_position, (f for schema in context.metadata.schemas for f in schema.fields))):
@@ -169,10 +178,13 @@ class _Router:
         if keys not in self.by_keys:
             fields = self.context.read_fields(keys)
             columns = self.context.read_columns(fields)
-            has_defaults = any(f.initial_default is not None for f in walk(fields))
-            native = all(map(native_default, fields)) and (self.reads_defaults or not has_defaults)
+            native = all(map(native_default, fields)) and (self.reads_columns(fields) or _any_reader_has(fields))
             self.by_keys[keys] = fields, columns, native
         return self.by_keys[keys]
+
+    def reads_columns(self, fields: Iterable[NestedField]) -> bool:
+        """Whether Spark reads the fields by columns, not row by row."""
+        return self.is_vectorized and (self.is_nested_vectorized or not any(map(_is_nested, fields)))
 
     def physical(self, files: Iterable[ContentFile]) -> dict[str, tuple[FileField, ...]]:
         storage = self.context.storage
@@ -204,6 +216,21 @@ def _file_columns(opened: _Opened) -> tuple[FileField, ...]:
 
 def _setting(context: ScanContext, key: str) -> str:
     return str(context.session.conf.get(key))
+
+
+def _is_nested(field: NestedField) -> bool:
+    return not field.field_type.is_primitive or isinstance(field.field_type, VariantType)
+
+
+def _any_reader_has(fields: tuple[NestedField, ...]) -> bool:
+    """Whether Spark's row by row reader can do it too.
+
+    It loses the default of the first column, and fails for some types inside of others.
+    """
+    inner = [f for f in walk(fields) if f not in fields]
+    return all(f.initial_default is None for f in (*fields, *inner)) and not any(
+        isinstance(f.field_type, (UUIDType, TimestampNanoType, TimestamptzNanoType)) for f in inner
+    )
 
 
 def _is_position(field: NestedField | FileField) -> bool:

@@ -2,7 +2,7 @@ package icecore;
 
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
@@ -159,28 +159,25 @@ public class LakeChanges {
       if (in.values().length() != 1) throw new UnsupportedOperationException("IN of several columns: " + INSTEAD);
       return new In((Expression) in.values().head(), seq(values(in.query(), MOST_VALUES)));
     }
-    if (e instanceof Exists) return literal(Boolean.valueOf(!rows((Exists) e, 1).isEmpty()), e.dataType());
+    if (e instanceof Exists) return new Literal(Boolean.valueOf(rows((Exists) e, 1).length > 0), e.dataType());
     List found = values((SubqueryExpression) e, 1);
-    return found.isEmpty() ? literal(null, e.dataType()) : (Expression) found.get(0);
+    return found.isEmpty() ? new Literal(null, e.dataType()) : (Expression) found.get(0);
   }
 
   /** The values of a subquery's only column, as literals. */
   private List values(SubqueryExpression query, int most) {
-    List found = rows(query, most + 1);
-    if (found.size() > most) throw new UnsupportedOperationException("a subquery of more than " + most + " rows: " + INSTEAD);
+    InternalRow[] found = rows(query, most + 1);
+    if (found.length > most) throw new UnsupportedOperationException("a subquery of more than " + most + " rows: " + INSTEAD);
     DataType type = ((Expression) ((LogicalPlan) query.plan()).output().head()).dataType();
     ArrayList out = new ArrayList();
-    for (int i = 0; i < found.size(); i++) out.add(literal(((Row) found.get(i)).get(0), type));
+    for (int i = 0; i < found.length; i++) out.add(new Literal(found[i].get(0, type), type));
     return out;
   }
 
-  private List rows(SubqueryExpression query, int most) {
+  /** As Spark has them inside: those of `java.sql` have no days that the Julian calendar lacks. */
+  private InternalRow[] rows(SubqueryExpression query, int most) {
     if (query.isCorrelated()) throw new UnsupportedOperationException("a subquery of columns outside of it: " + INSTEAD);
-    return rows((LogicalPlan) query.plan()).takeAsList(most);
-  }
-
-  private static Literal literal(Object value, DataType type) {
-    return Literal.create(value, type);
+    return rows((LogicalPlan) query.plan()).limit(most).queryExecution().executedPlan().executeCollect();
   }
 
   private static String filter(Expression condition) {
