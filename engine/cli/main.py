@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import warnings
 from collections.abc import Mapping
@@ -122,7 +123,7 @@ class Program(click.Group):
     """The program: runs a command and turns errors of icecore into a line of text."""
 
     def invoke(self, context: click.Context) -> Any:
-        """Runs the command. Raises Failure for an IcecoreError, Exit for Ctrl-C."""
+        """Runs the command. Raises Failure for an IcecoreError and what the system refuses, Exit for Ctrl-C."""
         try:
             return super().invoke(context)
         except KeyboardInterrupt:
@@ -131,6 +132,11 @@ class Program(click.Group):
             raise click.exceptions.Exit(INTERRUPTED) from None
         except IcecoreError as e:
             raise Failure(" ".join(str(e).split())) from e
+        except OSError as e:
+            if e.errno == errno.EPIPE:
+                raise
+            # What is written to is full or not there: the output, or a file that an option names.
+            raise Failure(str(e)) from e
 
     def list_commands(self, _: click.Context | None) -> list[str]:
         """The commands in the order of a warehouse's life, not of the alphabet."""

@@ -8,6 +8,7 @@ from typing import Any
 from icecore.engine.commit.dry_run import DryRun
 from icecore.engine.display.output import counted
 
+TOTAL_RECORDS = "total-records"
 _ADDED, _DELETED = "added-records", "deleted-records"
 _SUMS = (
     (_ADDED, "+", "row"),
@@ -44,10 +45,16 @@ def sums_text(totals: Mapping[str, int]) -> str:
     return ", ".join([*rows, *files]) or "no rows and no files"
 
 
+def rows_in_all(totals: Mapping[str, int | str]) -> str:
+    """The rows of all data files in words, by the totals of a summary: more than a scan has where some are deleted."""
+    deletes = int(totals.get("total-delete-files", 0))
+    return counted(int(totals.get(TOTAL_RECORDS, 0)), "row") + (" before deletes" if deletes else "")
+
+
 def dry_run_lines(what: str, found: DryRun) -> list[str]:
     """The outcome of a dry run in words: its sums, the totals after it, and what is in its way."""
     totals = found.totals
-    after = f"; {counted(totals['total-records'], 'row')} after it" if "total-records" in totals else ""
+    after = f"; {rows_in_all(totals)} after it" if TOTAL_RECORDS in totals else ""
     lines = [f"would {what}: {sums_text(sums(found.summaries))}{after}"]
     if found.is_done:
         lines = [f"there is nothing left to do: a commit has that key, so to {what} is done"]

@@ -6,14 +6,21 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-from attrs import define
+from attrs import define, field
+
+from icecore.engine.events.event import Event
 
 
 @define(eq=False)
 class CommitWatch:
-    """A look at the commits of a context. What was taken in of other engines' commits is none of them."""
+    """A look at the commits of a context. What was taken in of other engines' commits is none of them.
+
+    `events` are those that it made, `earlier` the one that a call with the same idempotency key had made before.
+    """
 
     is_stored: bool = False
+    events: list[Event] = field(factory=list)
+    earlier: Event | None = None
 
 
 _watch: ContextVar[CommitWatch | None] = ContextVar("commit_watch", default=None)
@@ -30,7 +37,19 @@ def watching_commits() -> Iterator[CommitWatch]:
         _watch.reset(before)
 
 
-def note_stored() -> None:
+def note_stored(*events: Event) -> None:
     """Tells the watch of this context that a commit is in the log: whatever fails from now on, it stays."""
     if (watch := _watch.get()) is not None:
         watch.is_stored = True
+        watch.events += [e for e in events if watch.earlier is None or e.event_id != watch.earlier.event_id]
+
+
+def note_earlier(event: Event | None) -> Event | None:
+    """Tells the watch of this context which event answers an idempotency key, and returns it."""
+    if (
+        event is not None
+        and (watch := _watch.get()) is not None
+        and all(e.event_id != event.event_id for e in watch.events)
+    ):
+        watch.earlier = event
+    return event

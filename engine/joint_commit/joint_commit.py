@@ -143,7 +143,7 @@ def _try(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> 
             desk.repository.materializer.settle_claims()
         raise
     if events:
-        note_stored()
+        note_stored(*events)
     return events
 
 

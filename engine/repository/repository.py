@@ -11,7 +11,7 @@ from attrs import define, evolve, field, frozen
 from icecore.engine.common.ids import new_event_id, new_salt, now_ms
 from icecore.engine.errors import CommitConflictError, CommitFailedError, ForeignCommitError
 from icecore.engine.events import event as ev
-from icecore.engine.events.commit_watch import note_stored
+from icecore.engine.events.commit_watch import note_earlier, note_stored
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.files_of_others import GivenFile
 from icecore.engine.events.manifest_changes import ListedManifest
@@ -270,7 +270,7 @@ class Repository:
 
         result = self.store.write_with(write)
         if result.event is not None:
-            note_stored()
+            note_stored(result.event)
         self.states.put(result.state)
         return result
 
@@ -375,7 +375,7 @@ class Repository:
     def already(self, provenance: Provenance) -> Event | None:
         """The event of an earlier call with the same idempotency key, which is the answer to this one."""
         key = provenance.idempotency_key
-        return None if key is None else self.store.event_by_idempotency_key(key)
+        return None if key is None else note_earlier(self.store.event_by_idempotency_key(key))
 
     def check_answer(self, event: Event, stream: str) -> None:
         """Raises ReusedKeyError where the event of an idempotency key is no commit to the stream."""

@@ -138,7 +138,7 @@ class ViewRepository:
 
         event = self.repository.store.write_with(write)
         if event is not None:
-            note_stored()
+            note_stored(event)
         return ViewCommit(self._after(stream if event is None else event.stream), event)
 
     def dry_run(self, stream: str, updates_at: UpdatesAt) -> ViewDryRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from attrs import frozen
 
@@ -14,6 +15,9 @@ from icecore.engine.common.text import names_like
 from icecore.engine.display.commit_text import dry_run_lines, dry_run_record, sums, sums_text
 from icecore.engine.display.output import waiting
 from icecore.engine.errors import NoSuchSnapshotError
+from icecore.engine.events.commit_watch import CommitWatch, watching_commits
+from icecore.engine.events.event import Event
+from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
 from icecore.engine.table.table import Table
 
@@ -47,10 +51,9 @@ class RowChange:
                 settings.print_record({"table": name, **(dry_run_record(would) if would else {})}, *lines)
                 return
             agree(lines, yes=False)
-        before = {s.snapshot_id for s in table.snapshots()}
-        with waiting(f"{self.verb} {name}"):
+        with waiting(f"{self.verb} {name}"), watching_commits() as watch:
             self.change(table, False)
-        self._tell(settings, name, [s for s in table.refresh().snapshots() if s.snapshot_id not in before])
+        self._tell(settings, name, MadeCommits.of(watch, table))
 
     def _check_branch(self, table: Table, name: str) -> None:
         refs = table.refs()
@@ -58,10 +61,49 @@ class RowChange:
             like = names_like((str(self.branch),), ((ref,) for ref in refs))
             raise NoSuchSnapshotError(f"{name} has no branch {self.branch!r}", like=like)
 
-    def _tell(self, settings: Settings, name: str, made: list[Snapshot]) -> None:
-        found = sums(s.summary or {} for s in made)
-        ids = [s.snapshot_id for s in made]
-        text = f"{self.done} {name}: {sums_text(found)}" if made else f"nothing to change in {name}"
-        shown = f"; snapshot {ids[-1]}" if ids else ""
-        record = {"table": name, "dry_run": False, "snapshot_id": ids[-1] if ids else None, "changes": found}
-        settings.print_record(record, text + shown)
+    def _tell(self, settings: Settings, name: str, made: MadeCommits) -> None:
+        if made.ids:
+            text = f"{self.done} {name}: {sums_text(made.sums)}; snapshot {made.ids[-1]}"
+        else:
+            text = f"nothing to change in {name}"
+        record = {"table": name, "dry_run": False, **made.record, "changes": made.sums}
+        settings.print_record(record, made.before or text)
+
+
+@frozen
+class MadeCommits:
+    """The commits of a command to a table, whatever others did meanwhile; none where its key was used `earlier`."""
+
+    snapshots: tuple[Snapshot, ...]
+    earlier: Event | None
+
+    @classmethod
+    def of(cls, watch: CommitWatch, table: Table) -> MadeCommits:
+        """The commits that a watch saw, as far as they are the table's."""
+        events = [e for e in watch.events if e.stream == table.state.stream]
+        return cls(tuple(s for e in events for s in snapshots_of(e)[0]), watch.earlier)
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the snapshots."""
+        return [s.snapshot_id for s in self.snapshots]
+
+    @property
+    def sums(self) -> dict[str, int]:
+        """The rows and files that they added and removed."""
+        return sums(s.summary or {} for s in self.snapshots)
+
+    @property
+    def before(self) -> str:
+        """The words for what was done before under the command's key; empty where it did something itself."""
+        if self.earlier is None:
+            return ""
+        snapshots = snapshots_of(self.earlier)[0]
+        did = f": {sums_text(sums(s.summary or {} for s in snapshots))}" if snapshots else ""
+        return f"done before, under this key, at position {self.earlier.position}{did}"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The last snapshot for programs, and the position of what was done before."""
+        made = {"snapshot_id": self.ids[-1] if self.snapshots else None}
+        return made | ({"done_before_at": self.earlier.position} if self.earlier else {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,12 +22,15 @@ from icecore.engine.spec.schema import Schema
 _PARQUET = (".parquet", ".parq", ".pq")
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _JSON = (".json", ".jsonl", ".ndjson")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_ZONE = re.compile(r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def file_schema(path: Path, nulls: Sequence[str] = ()) -> pa.Schema:
     """The schema of a file; for CSV and JSON guessed from the values, of which `nulls` mean null in CSV.
 
-    Raises ValidationError, CorruptFileError.
+    A column without any value is text. Raises ValidationError, CorruptFileError.
     """
     if _has(path, _PARQUET):
         try:
@@ -36,7 +40,49 @@ def file_schema(path: Path, nulls: Sequence[str] = ()) -> pa.Schema:
     first = next(_batches(path, None, nulls), None)
     if first is None:
         raise ValidationError(f"{path} is empty: it has no columns to go by")
-    return first.schema
+    texts = _texts(path, nulls, [f for f in first.schema if _is_doubtful(f.type)])
+    return pa.schema([f.with_type(_guessed(path, f, texts)) for f in first.schema])
+
+
+def _is_doubtful(kind: pa.DataType) -> bool:
+    """Whether Arrow's readers guess a type for texts that it does not hold as they are."""
+    return bool(pa.types.is_floating(kind) or pa.types.is_timestamp(kind))
+
+
+def _texts(path: Path, nulls: Sequence[str], fields: Sequence[pa.Field]) -> dict[str, list[str]]:
+    """The first values of some columns, but for nulls, as the file has them; of numbers in JSON none."""
+    if _has(path, _JSON):
+        fields = [f for f in fields if pa.types.is_timestamp(f.type)]
+    if not fields:
+        return {}
+    as_texts = pa.schema([f.with_type(pa.string()) for f in fields])
+    first = next(_json(path, as_texts) if _has(path, _JSON) else _csv(path, as_texts, nulls))
+    return {f.name: first.column(f.name).drop_null().to_pylist() for f in fields}
+
+
+def _guessed(path: Path, column: pa.Field, texts: dict[str, list[str]]) -> pa.DataType:
+    """The type of a column that holds all of its values as they are. Raises ValidationError."""
+    kind, found = column.type, texts.get(column.name, [])
+    if pa.types.is_floating(kind) and found and all(map(_INTEGER.fullmatch, found)):
+        raise ValidationError(f"{path}: column {column.name!r} has integers of more than 64 bits; make the table first")
+    if pa.types.is_binary(kind):
+        raise ValidationError(f"{path}: column {column.name!r} has text that is not UTF-8")
+    if pa.types.is_timestamp(kind) and all(map(_ZONE.search, found)):
+        return pa.timestamp(kind.unit, "UTC")
+    if pa.types.is_timestamp(kind) and all(map(_DAY.fullmatch, found)):
+        return pa.date32()
+    return _without_nulls(kind)
+
+
+def _without_nulls(kind: pa.DataType) -> pa.DataType:
+    """A type with text where nothing but nulls was found."""
+    if pa.types.is_null(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_without_nulls(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_without_nulls(f.type)) for f in kind])
+    return kind
 
 
 def read_files(paths: Sequence[Path], schema: Schema, nulls: Sequence[str] = ()) -> pa.RecordBatchReader:
@@ -62,6 +108,8 @@ def _batches(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iter
     try:
         if _has(path, _PARQUET):
             with pq.ParquetFile(path) as file:
+                # Columns are looked at where there are no rows as well.
+                yield pa.RecordBatch.from_pylist([], schema=file.schema_arrow)
                 yield from file.iter_batches()
         elif _has(path, _CSV):
             yield from _csv(path, target, nulls)
@@ -70,7 +118,7 @@ def _batches(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iter
         else:
             formats = " ".join((*_PARQUET, *_CSV, *_JSON))
             raise ValidationError(f"{path}: what is in it? Its name should end in one of {formats}")
-    except (pa.ArrowException, OSError, orjson.JSONDecodeError) as e:
+    except (pa.ArrowException, OSError, orjson.JSONDecodeError, UnicodeDecodeError) as e:
         raise CorruptFileError(f"{path} can't be read: {e}") from e
 
 
@@ -85,7 +133,13 @@ def _csv(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iterator
     )
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     with pyarrow.csv.open_csv(path, parse_options=parse, convert_options=convert) as reader:
-        yield from reader
+        if not reader.schema.names:
+            return
+        batch = None
+        for batch in reader:
+            yield batch
+        if batch is None:
+            yield pa.RecordBatch.from_pylist([], schema=reader.schema)
 
 
 def _json(path: Path, target: pa.Schema | None) -> Iterator[pa.RecordBatch]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 
 from icecore.engine.catalog.catalog import Catalog
-from icecore.engine.cli.rows.asked_change import RowChange
+from icecore.engine.cli.rows.asked_change import MadeCommits, RowChange
 from icecore.engine.cli.rows.inputs import file_schema, read_files
 from icecore.engine.cli.rows.row_commands import BRANCH, FILES, NULLS
 from icecore.engine.cli.settings import Settings
@@ -17,10 +18,12 @@ from icecore.engine.cli.verbs import change_command, dry_run_option, key_option
 from icecore.engine.commit.dry_run import DryRun
 from icecore.engine.common.identifiers import identifier_tuple
 from icecore.engine.common.text import abbreviated
+from icecore.engine.display.commit_text import TOTAL_RECORDS, rows_in_all
 from icecore.engine.display.output import counted, waiting
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import NamespaceAlreadyExistsError, TableAlreadyExistsError, ValidationError
+from icecore.engine.events.commit_watch import CommitWatch, watching_commits
+from icecore.engine.events.event import TABLE_CREATED
 from icecore.engine.foreign.parquet_folder import check_links, is_hidden
-from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
 from icecore.engine.table.table import Table
 
 
@@ -51,11 +54,10 @@ def append(
     """
     with settings.write() as catalog:
         target = catalog.load_table(table)
-        before = _head(target, branch)
-        with waiting(f"appending to {table}"):
+        with waiting(f"appending to {table}"), watching_commits() as watch:
             rows = read_files(files, target.schema(), nulls)
             target.append(rows, message=message, author=author, branch=branch, idempotency_key=key)
-        _tell(settings, target, table, branch, before)
+        _tell(settings, table, branch, MadeCommits.of(watch, target))
 
 
 @change_command(
@@ -90,13 +92,14 @@ def load(
     A new table has the columns of the first file, and its namespace is made too; table and rows are one commit. To a
     table that is there the rows are appended.
     """
-    with settings.write() as catalog:
+
+    def loaded(catalog: Catalog) -> CommitWatch:
         is_new = not catalog.table_exists(table)
         if not is_new and (partition or sort or properties):
             raise click.UsageError(f"{table} is there already: --partition, --sort and --property are for a new table")
         namespace = identifier_tuple(table)[:-1]
         with (
-            waiting(f"loading {table}"),
+            watching_commits() as watch,
             catalog.transaction(message=message, author=author, idempotency_key=key) as both,
         ):
             if is_new and namespace not in catalog.all_namespaces():
@@ -112,9 +115,21 @@ def load(
                 )
             else:
                 made = both.table(table)
-            before = made.metadata.current_snapshot_id
             made.append(read_files(files, made.metadata.schema(), nulls))
-        _tell_loaded(settings, catalog, table, is_new, before)
+        return watch
+
+    with settings.write() as catalog:
+        with waiting(f"loading {table}"):
+            watch = _unless_made_meanwhile(lambda: loaded(catalog))
+        _tell_loaded(settings, catalog, table, watch)
+
+
+def _unless_made_meanwhile(load: Callable[[], CommitWatch]) -> CommitWatch:
+    """The commits of a load, to a table or namespace that another process made in between as well."""
+    for _ in range(2):
+        with contextlib.suppress(TableAlreadyExistsError, NamespaceAlreadyExistsError):
+            return load()
+    return load()
 
 
 @change_command(
@@ -177,31 +192,24 @@ def _parquet_files(path: str) -> Iterator[str]:
     yield from (str(f.absolute()) for f in visible)
 
 
-def _tell_loaded(settings: Settings, catalog: Catalog, name: str, is_new: bool, before: int | None) -> None:
+def _tell_loaded(settings: Settings, catalog: Catalog, name: str, watch: CommitWatch) -> None:
     table = catalog.load_table(name)
+    made = MadeCommits.of(watch, table)
+    is_new = any(e.kind == TABLE_CREATED for e in watch.events)
+    rows = made.sums.get("added-records", 0)
     head = table.current_snapshot()
-    rows = int((head.summary or {}).get("added-records", "0")) if head and head.snapshot_id != before else 0
-    total = int((head.summary or {}).get("total-records", "0")) if head else 0
-    made = f", made with {counted(len(table.schema().fields), 'column')}" if is_new else f", which has {total:,} now"
-    record = {"table": name, "created": is_new, "snapshot_id": head and head.snapshot_id, "rows": rows, "total": total}
-    settings.print_record(record, f"loaded {counted(rows, 'row')} into {name}{made}")
+    totals = (head.summary or {}) if head else {}
+    after = f", which has {rows_in_all(totals)} now" if head else ""
+    told = f", made with {counted(len(table.schema().fields), 'column')}" if is_new else after
+    record = {"table": name, "created": is_new, **made.record, "rows": rows, "total": int(totals.get(TOTAL_RECORDS, 0))}
+    settings.print_record(record, made.before or f"loaded {counted(rows, 'row')} into {name}{told}")
 
 
-def _tell(settings: Settings, table: Table, name: str, branch: str, before: Snapshot | None) -> None:
-    snapshot = _head(table, branch)
-    # Files without rows make no commit.
-    new = None if snapshot is None or snapshot == before else snapshot
-    summary = (new.summary or {}) if new else {}
-    rows, written = (int(summary.get(f"added-{what}", "0")) for what in ("records", "data-files"))
-    snapshot_id = new.snapshot_id if new else None
-    done = f"appended {counted(rows, 'row')} in {counted(written, 'file')} to {name}, snapshot {snapshot_id}"
+def _tell(settings: Settings, name: str, branch: str, made: MadeCommits) -> None:
+    rows, written = (made.sums.get(f"added-{what}", 0) for what in ("records", "data-files"))
+    done = f"appended {counted(rows, 'row')} in {counted(written, 'file')} to {name}"
     settings.print_record(
-        {"table": name, "branch": branch, "snapshot_id": snapshot_id, "rows": rows, "files": written},
-        done if new else f"nothing to append to {name}",
+        {"table": name, "branch": branch, **made.record, "rows": rows, "files": written},
+        # Files without rows make no commit.
+        made.before or (f"{done}, snapshot {made.ids[-1]}" if made.ids else f"nothing to append to {name}"),
     )
-
-
-def _head(table: Table, branch: str) -> Snapshot | None:
-    """The branch's head; of one that is to be made by the commit, that of main, from which it starts."""
-    metadata = table.metadata
-    return metadata.snapshot_by_ref(branch if branch in metadata.refs else MAIN_BRANCH)

@@ -30,7 +30,7 @@ def test_load_makes_a_table_and_its_namespace_in_one_commit(run: Run, run_json: 
     events = run_json("sql", "SELECT DISTINCT transaction_id, actor, message FROM log")
     assert len(events) == 1 and (events[0]["actor"], events[0]["message"]) == ("dee", "first")
     assert (
-        "loaded 2 rows into new.space.t, which has 4 now"
+        "loaded 2 rows into new.space.t, which has 4 rows now"
         in run("load", str(tmp_path / "f.csv"), "new.space.t", "--null", "NA").stdout
     )
     assert "for a new table" in run("load", str(tmp_path / "f.csv"), "new.space.t", "--sort", "id", code=2).stderr

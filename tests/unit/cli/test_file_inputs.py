@@ -1,0 +1,70 @@
+"""Files that are loaded: what types are guessed of CSV and JSON, and what is refused rather than changed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+RunJson = Callable[..., Any]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "types"),
+    [
+        ("a.csv", b"a,b\n", ["string", "string"]),
+        ("a.csv", b"id,note\n1,\n2,\n", ["long", "string"]),
+        ("a.csv", b"a\n1.5\n2\n", ["double"]),
+        ("a.csv", b"a,b\n2024-01-01,2024-01-01T00:00:00Z\n", ["date", "timestamptz"]),
+        ("a.json", b'{"a": "2024-01-01T00:00:00+02:00", "b": "2024-01-01 00:00:00"}', ["timestamptz", "timestamp"]),
+        ("a.json", b'{"a": "2024-01-01", "b": null, "c": 1.5}', ["date", "string", "double"]),
+        ("a.json", b'{"a": [null], "b": {"c": null}}', ["list<string>", "struct<4: c: string>"]),
+    ],
+)
+def test_types_hold_the_values_as_they_are(
+    run: Run, run_json: RunJson, tmp_path: Path, name: str, text: bytes, types: list[str]
+) -> None:
+    """A column without values is text."""
+    (tmp_path / name).write_bytes(text)
+    run("init")
+    run("load", str(tmp_path / name), "s.t")
+    columns = run_json("sql", "SELECT type FROM columns WHERE NOT contains(column_name, '.') ORDER BY field_id")
+    assert [c["type"] for c in columns] == types
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"id,c\n1,9223372036854775808\n", "a.csv: column 'c' has integers of more than 64 bits"),
+        (b"a,b\n1,\xe9\n", "a.csv: column 'b' has text that is not UTF-8"),
+        (b"caf\xe9,x\n1,2\n", "a.csv can't be read: 'utf-8' codec can't decode"),
+    ],
+)
+def test_what_no_type_holds_is_refused(run: Run, tmp_path: Path, text: bytes, told: str) -> None:
+    (tmp_path / "a.csv").write_bytes(text)
+    run("init")
+    assert told in run("load", str(tmp_path / "a.csv"), "s.t", code=1).stderr
+
+
+def test_columns_of_a_file_without_rows_are_looked_at(run: Run, run_json: RunJson, orders: str, tmp_path: Path) -> None:
+    """The wrong file would empty the table else."""
+    (tmp_path / "wrong.csv").write_text("foo,bar\n")
+    assert "no column 'foo'" in run("overwrite", orders, str(tmp_path / "wrong.csv"), "--yes", code=1).stderr
+    assert len(run_json("show", orders)) == 3
+
+
+def test_a_full_disk_is_an_error_in_a_line(warehouse: Path, run: Run) -> None:
+    run("init")
+    script = "from icecore.engine.cli.main import main; main()"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", script, "-w", str(warehouse), "log", "--output", "json"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "error: [Errno 28] No space left on device\n")
