@@ -67,7 +67,7 @@ class SqliteFile:
             raise StorageError(f"there is no warehouse log at {self.path}: `icecore init` makes a warehouse")
 
     def connection(self) -> sqlite3.Connection:
-        """This thread's connection; a forked child gets its own. Raises MovedWarehouseError where its locks were lost."""
+        """This thread's connection; a forked child gets its own. Raises MovedWarehouseError where locks were lost."""
         found: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if found is None:
             if _file_id(self.path) in _lost:
