@@ -122,10 +122,21 @@ class _Builder:
     def _renamed(self, fields: list[Any], known: Mapping[int, str], prefix: str) -> dict[str, Any]:
         out = []
         for i, (f, name) in enumerate(zip(fields, names_by_field(fields, known, self.where), strict=True)):
+            if name == "partition" and self._is_no_tuple(f["type"]):
+                name = None
             out.append((name or f"{prefix}{i}", self._field(name, f["type"])))
             if name is not None:
                 self.columns.add(name)
         return self.stripper.record(out)
+
+    def _is_no_tuple(self, plain: Any) -> bool:
+        """Whether a manifest that names no partition field has something else for the empty tuple, as a null or an int.
+
+        Where the table has partition fields nothing is planned by it: see `wide_entries`.
+        """
+        inner = unwrap(plain)
+        is_record = inner is not None and inner.inner["type"] in ("record", "error")
+        return not is_record and (self.spec is None or not self.spec.fields)
 
     def _field(self, name: str | None, plain: Any) -> Any:
         if name == "data_file":

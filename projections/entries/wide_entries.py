@@ -348,6 +348,13 @@ def _drop_inverted(columns: dict[str, pa.Array], iceberg_type: PrimitiveType, na
             columns[name] = pc.if_else(inverted, pa.scalar(None, columns[name].type), columns[name])
 
 
+def _check_tuples(partitions: pa.MapArray, spec_ids: pa.Array, spec_id: int) -> None:
+    """Raises ValidationError where an entry of a spec has no partition at all: as nulls its rows would be lost."""
+    fields, _ = list_positions(partitions)
+    if bool(np.any((fields == 0) & (arrays.to_numbers(spec_ids) == spec_id))):
+        raise ValidationError(f"an entry of partition spec {spec_id} has no partition values")
+
+
 def _add_partition_columns(
     made: _Typed, columns: Mapping[str, pa.Array], schema: Schema, specs: Mapping[int, PartitionSpec]
 ) -> None:
@@ -358,6 +365,8 @@ def _add_partition_columns(
     for spec_id in found:
         if spec_id not in specs:
             raise ValidationError(f"entries have partition spec {spec_id}, there are only {sorted(specs)}")
+        if any(not isinstance(f.transform, VoidTransform) for f in specs[spec_id].fields):
+            _check_tuples(columns["partition"], spec_ids, spec_id)
         pieces = [spec_piece(spec_id, len(spec_ids))]
         for f in specs[spec_id].fields:
             raw, result = entries.column(f.field_id), f.result_type(schema)

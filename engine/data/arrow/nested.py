@@ -29,8 +29,15 @@ def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     return _offsets(lengths), pc.list_flatten(array)
 
 
-def map_parts(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Offsets from zero, the keys and the values; null maps have no entries."""
+def map_parts(array: pa.MapArray | pa.ListArray) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Offsets from zero, the keys and the values; null maps have no entries.
+
+    Takes also what Arrow reads of a map in Parquet whose values are not asked for: a list of structs of the key.
+    """
+    if not isinstance(array, pa.MapArray):
+        offsets, entries = list_parts(array)
+        [keys] = struct_children(entries)
+        return offsets, keys, pa.nulls(len(keys))
     ends = np.asarray(array.offsets)
     lengths = np.diff(ends)
     keys, values = array.keys, array.items

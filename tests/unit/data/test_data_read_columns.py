@@ -162,6 +162,17 @@ def test_what_lists_and_maps_hold_is_told_by_its_place(tmp_path: Path) -> None:
     assert [r["x"] for r in rows(file, now)] == values
 
 
+def test_values_of_a_map_with_another_id_are_null(tmp_path: Path) -> None:
+    """Arrow reads such a map in Parquet as a list of its keys; null and empty maps stay what they are."""
+    maps: list[dict[str, Any]] = [{"m": [("k", 1), ("l", 2)]}, {"m": []}, {"m": [("n", None)]}, {"m": None}]
+    found = [{"m": [("k", None), ("l", None)]}, {"m": []}, {"m": [("n", None)]}, {"m": None}]
+    for count in (3, 4):
+        was = with_schema(maps[:count], one(1, "m", MapType(2, StringType(), 9, LongType())))
+        file = data_file(tmp_path / f"{count}.parquet", was)
+        for value in (LongType(), StructType((NestedField(4, "x", LongType()),))):
+            assert rows(file, one(1, "m", MapType(2, StringType(), 3, value))) == found[:count]
+
+
 def ids(*pairs: tuple[str, pa.DataType, int]) -> pa.Schema:
     return pa.schema([pa.field(n, t, metadata={"PARQUET:field_id": str(i)}) for n, t, i in pairs])
 

@@ -12,12 +12,15 @@ from foreign_manifests import SYNC, Schema, container, decode, decode_by_polars,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icecore.engine.errors import CorruptFileError
+from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.formats import avro_blocks
 from icecore.engine.formats.avro_schema import int_map
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
+from icecore.engine.spec.schema import Schema as TableSchema
 from icecore.engine.spec.transform import IdentityTransform
+from icecore.engine.spec.types import LongType, NestedField
 from icecore.projections.entries.decode_entries import decode_manifest, decode_manifests
+from icecore.projections.entries.wide_entries import widen
 
 SPEC = PartitionSpec((PartitionField((1,), 1005, IdentityTransform(), "a b"),), 4)
 
@@ -130,3 +133,21 @@ def test_M9_decimals_get_the_fewest_bytes(values: list[bytes | None]) -> None:
             else number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)
         )
         assert found["partition"] == [(1000, shortest)]
+
+
+@pytest.mark.parametrize("partition", [["null", "int"], "int", {"type": "array", "items": "int"}], ids=str)
+def test_something_else_for_the_empty_tuple_is_none(partition: Any) -> None:
+    """BigQuery's manifests, written again by DuckDB, have a null there, as Java allows."""
+    schema = entry_schema()
+    data_file = schema["fields"][2]["type"]["fields"]
+    next(f for f in data_file if f["name"] == "partition")["type"] = partition
+    value = None if isinstance(partition, list) else 5 if partition == "int" else [5]
+    data = container(schema, [{**row(), "data_file": {**row()["data_file"], "partition": value}}])
+    assert decode(data)[0]["partition"] == []
+    with pytest.raises(CorruptFileError, match="partition must be a record"):
+        decode_manifest(data, where="m-7", spec_id=4, metadata_spec=SPEC)
+    schema_of_a = TableSchema((NestedField(1, "a", LongType()),))
+    entries = decode_manifest(data, where="m-7", spec_id=4)
+    with pytest.raises(ValidationError, match="an entry of partition spec 4 has no partition values"):
+        widen(entries, schema=schema_of_a, specs={4: SPEC})
+    assert widen(entries, schema=schema_of_a, specs={4: PartitionSpec((), 4)}).table.num_rows == 1
