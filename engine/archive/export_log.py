@@ -55,19 +55,21 @@ EXPORT_SCHEMA = pa.schema(
 )
 URN = "urn:uuid:"
 _UUID, _ROOT = b"icecore.warehouse-uuid", b"icecore.root"
+_LAST = "lastposition"
 # CloudEvents' own attributes say these already.
 _IN_CLOUDEVENT = {"event_id": "id", "kind": "type", "stream": "subject"}
 
 
 @frozen
 class Origin:
-    """The warehouse that a log was exported from: its identity, and its folder as a `file://` location.
+    """The warehouse that a log was exported from: its identity, its folder as a `file://` location, its last position.
 
-    Either is None where the export doesn't say so, as those of earlier releases.
+    Each is None where the export doesn't say so, as those of earlier releases.
     """
 
     uuid: str | None = None
     root: str | None = None
+    last_position: int | None = None
 
 
 @frozen
@@ -141,7 +143,10 @@ def jsonl_origin(lines: IO[bytes]) -> Origin:
         line = orjson.loads(next(lines, b""))
     except orjson.JSONDecodeError:
         return Origin()
-    return _origin(line.get("source"), line.get("warehouse")) if isinstance(line, dict) else Origin()
+    if not isinstance(line, dict):
+        return Origin()
+    last = str(line.get(_LAST))
+    return _origin(line.get("source"), line.get("warehouse"), int(last) if last.isdecimal() else None)
 
 
 def parquet_origin(data: IO[bytes]) -> Origin:
@@ -153,12 +158,12 @@ def parquet_origin(data: IO[bytes]) -> Origin:
         return Origin()
 
 
-def _origin(identity: object, root: object) -> Origin:
+def _origin(identity: object, root: object, last_position: int | None = None) -> Origin:
     try:
         known = str(uuid.UUID(identity.removeprefix(URN))) if isinstance(identity, str) else None
     except ValueError:
         known = None
-    return Origin(known, root if isinstance(root, str) and root.startswith("file:///") else None)
+    return Origin(known, root if isinstance(root, str) and root.startswith("file:///") else None, last_position)
 
 
 def _batches(found: Iterable[Record]) -> Iterator[list[Record]]:
@@ -184,6 +189,7 @@ def _to_cloudevent(origin: Origin, record: Record) -> dict[str, Any]:
         "id": row["event_id"],
         "source": f"{URN}{origin.uuid}",
         "warehouse": origin.root,
+        _LAST: str(origin.last_position),
         "type": TYPE_PREFIX + row["kind"],
         "subject": row["stream"],
         "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),

@@ -24,7 +24,7 @@ from icecore.engine.archive.export_log import (
     write_parquet,
 )
 from icecore.engine.archive.log_formats import FORMATS, PARQUET
-from icecore.engine.errors import CorruptLogError, IcecoreError, StorageError, ValidationError
+from icecore.engine.errors import CorruptFileError, CorruptLogError, IcecoreError, StorageError, ValidationError
 from icecore.engine.events.event import GENESIS_HASH, RELOCATING, Event
 from icecore.engine.formats.event_content import decode_table
 from icecore.engine.log.read_models import ReadModels
@@ -55,7 +55,7 @@ def export_log(store: EventStore, target: PathOrFile, format: str, root: str) ->
     if format not in FORMATS:
         raise ValidationError(f"a log is exported as {' or '.join(FORMATS)}, found {format!r}")
     checked = verified(records(store), Redactions.of(store))
-    origin = Origin(store.warehouse_value("warehouse-uuid"), root)
+    origin = Origin(store.warehouse_value("warehouse-uuid"), root, store.head()[0])
     if isinstance(target, (str, os.PathLike)):
         with _replacing(Path(target)) as out:
             return _write(origin, checked, out, format)
@@ -105,6 +105,8 @@ def import_records(store: EventStore, models: ReadModels, source: PathOrFile) ->
         if not count:
             raise ValidationError(f"{where} holds no events")
         origin = parquet_origin(file) if _is_parquet(file) else jsonl_origin(file)
+        if origin.last_position is not None and count < origin.last_position:
+            raise CorruptFileError(f"{where} was cut off: it has {count} events of {origin.last_position}")
     return ImportedLog(count, head, origin)
 
 

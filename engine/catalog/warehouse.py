@@ -104,13 +104,19 @@ def open_warehouse(
     return warehouse
 
 
+def has_log(folder: Path) -> bool:
+    """Whether a folder has a log; an empty file is none."""
+    log = folder / LOG_FILE
+    return any(f.exists() and f.stat().st_size for f in (log, log.with_name(f"{LOG_FILE}-wal")))
+
+
 def check_left_tables(path: str | os.PathLike[str], *, create: bool) -> None:
     """Looks for tables in a folder that has no log, before a warehouse is made there.
 
     A LostLogWarning tells of them. Raises StorageError where the log may not be made, or the folder is not local.
     """
     folder = local_folder(path)
-    if (folder / LOG_FILE).exists() or (folder / CLONE_NOTE).exists():
+    if has_log(folder) or (folder / CLONE_NOTE).exists():
         return
     from icecore.engine.foreign.left_tables import left_tables, left_text
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 import icecore
 from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME
-from icecore.engine.catalog.warehouse import LOG_FILE
+from icecore.engine.catalog.warehouse import LOG_FILE, has_log
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.verbs import examples
 from icecore.engine.common.text import printable
@@ -27,7 +27,7 @@ DEMO_FOLDER = "demo-warehouse"
 @pass_settings
 def init(settings: Settings, name: str | None) -> None:
     """Make a warehouse folder, or say that it is one."""
-    is_new = not (Path(settings.path) / LOG_FILE).exists()
+    is_new = not has_log(Path(settings.path))
     with icecore.open(settings.path, name=name or DEFAULT_CATALOG_NAME) as catalog:
         if name is not None and catalog.name != name:
             raise ValidationError(f"{catalog.path} is a warehouse already, and its catalog is called {catalog.name!r}")

@@ -250,9 +250,15 @@ def test_shell_says_it_in_one_line(lake: Path) -> None:
         assert line.startswith(begins) and "icecore move" in line
 
 
-def test_a_lost_log_is_told_of(lake: Path) -> None:
-    """No empty warehouse is made over its tables without a word; they can be taken in again, and then all is said."""
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_lost_log_is_told_of(lake: Path, is_there: bool) -> None:
+    """No empty warehouse is made over its tables without a word; they can be taken in again, and then all is said.
+
+    The file may be there, without a byte.
+    """
     (lake / "icecore.db").unlink()
+    if is_there:
+        (lake / "icecore.db").touch()
     (lake / "data" / "day=1").mkdir(parents=True)
     told = r"s/few, s/v1, s/v2 and 1 more.*icecore import.*icecore register-folder .*/lake"
     with pytest.raises(StorageError, match=f"{told}.*icecore init"):

@@ -226,3 +226,17 @@ def test_the_commands_are_thin_over_it(filled: icecore.Catalog, tmp_path: Path, 
     assert done.exit_code == 0, done.output
     with icecore.open(filled.path) as made:
         assert made.name == "mine" and made.verify().ok
+
+
+@pytest.mark.parametrize("kept", [1, 5])
+def test_an_export_that_was_cut_off_is_refused(filled: icecore.Catalog, tmp_path: Path, kept: int) -> None:
+    """Its chain is whole as far as it goes. Exports of earlier releases do not say how far that should be."""
+    filled.export_log(tmp_path / "log.jsonl")
+    lines = (tmp_path / "log.jsonl").read_bytes().splitlines(keepends=True)
+    with pytest.raises(CorruptFileError, match=rf"was cut off: it has {kept} events of {filled.position}"):
+        icecore.import_log(io.BytesIO(b"".join(lines[:kept])), tmp_path / "other")
+    assert not (tmp_path / "other" / "icecore.db").exists()
+    earlier = [{k: v for k, v in orjson.loads(line).items() if k != "lastposition"} for line in lines[:kept]]
+    with pytest.warns(MovedWarehouseWarning):
+        imported = icecore.import_log(io.BytesIO(b"\n".join(map(orjson.dumps, earlier))), tmp_path / "other")
+    assert imported.events == kept
