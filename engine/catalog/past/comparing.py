@@ -10,11 +10,12 @@ from attrs import field, frozen
 from icecore.engine.catalog.catalog_handle import CatalogHandle, table_of
 from icecore.engine.catalog.past.blaming import stream_of_table
 from icecore.engine.catalog.past.undoing import Moment, position_of
-from icecore.engine.common.identifiers import IdentifierLike
+from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.events import event as ev
-from icecore.engine.events.event import Event
+from icecore.engine.events.event import Event, is_view_stream
 from icecore.engine.events.event_updates import snapshots_of
+from icecore.engine.log.names_at import CatalogNames
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation
 
@@ -53,19 +54,19 @@ def diff_table(
 ) -> SnapshotDiff:
     """The difference of a table's files and rows between two positions of the log, or times: see `SnapshotDiff`.
 
-    The table is found by its name now, else by the one that it had last. It is without rows where it was not there yet,
-    or had no such branch. For snapshots and refs see `Table.diff`. Raises NoSuchTableError, NoSuchSnapshotError where a
-    snapshot of either is gone, ValidationError.
+    The table is the one of that name at the later position, else at the earlier one, else now, else the last that had
+    it. It is without rows where it was not there yet, or had no such branch. For snapshots and refs see `Table.diff`.
+    Raises NoSuchTableError, NoSuchSnapshotError where a snapshot of either is gone, ValidationError.
     """
     from icecore.engine.table.table_reads import diff as diff_snapshots
 
     store, repository = catalog._warehouse.store, catalog._warehouse.repository
-    stream = stream_of_table(catalog, identifier)
     head = store.head()[0]
     start = position_of(store, from_position, "from_position")
     end = head if to_position is None else position_of(store, to_position, "to_position")
     if not 0 <= start <= end <= head:
         raise ValidationError(f"can't compare position {start} with {end}: the log goes from 0 to {head}")
+    stream = _stream_then(catalog, identifier, end, start)
     table, found = table_of(catalog, stream), list[int | None]()
     for position in (start, end):
         state = repository.state_at(stream, position)
@@ -74,6 +75,15 @@ def diff_table(
             raise NoSuchSnapshotError(f"snapshot {ref.snapshot_id}, of position {position}, is gone")
         found.append(None if ref is None else ref.snapshot_id)
     return diff_snapshots(table, *found)
+
+
+def _stream_then(catalog: CatalogHandle, identifier: IdentifierLike, *positions: int) -> str:
+    """The stream of the table that has a name at one of the positions, the first that counts, else now, else last."""
+    for position in positions:
+        stream = CatalogNames.at(catalog._warehouse.store, position).streams.get(identifier_tuple(identifier))
+        if stream is not None and not is_view_stream(stream):
+            return stream
+    return stream_of_table(catalog, identifier)
 
 
 @frozen(eq=False)

@@ -7,6 +7,7 @@ import click
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import names
 from icecore.engine.cli.verbs import examples
+from icecore.engine.errors import ValidationError
 
 ROWS = 20
 
@@ -50,6 +51,9 @@ def blame(
             if where is not None or columns is not None or branch is not None:
                 raise click.UsageError("--where, --columns and --branch are of rows.")
             found = catalog.blame(table, **others)
+            if not found.num_rows:
+                [(what, name)] = [(what, name) for what, name in others.items() if name is not None]
+                raise ValidationError(f"no commit that can be read changed a {what} {name!r} of {table}")
         else:
             chosen = columns or ("*",)
             found = catalog.load_table(table).blame(where, selected_fields=chosen, ref=branch, limit=limit)

@@ -111,3 +111,11 @@ def test_resolve_ends_a_conflict(run: Run, run_json: RunJson, warehouse: Path, o
     assert "goes on from the log" in resolved.stdout
     with icecore.open(warehouse) as catalog:
         assert catalog.load_table(orders).properties["a"] == "ours"
+
+
+def test_blame_of_what_nobody_changed_is_an_error(run: Run, orders: str) -> None:
+    """A misspelt name would read as that nobody changed it else."""
+    assert run("blame", orders, "--column", "note").stdout
+    for what in ("column", "file", "partition", "property", "ref"):
+        told = run("blame", orders, f"--{what}", "nothing", code=1).stderr
+        assert told == f"error: no commit that can be read changed a {what} 'nothing' of {orders}\n"

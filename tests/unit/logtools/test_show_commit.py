@@ -104,3 +104,18 @@ def test_a_graph_has_a_lane_for_each_line() -> None:
     assert list(graph_lines(nodes)) == ["*  main", "| *  b", "* |  three", "* |  two", "|/", "*  one"]
     apart = [(3, None, "three"), (2, 1, "two"), (1, None, "one")]
     assert list(graph_lines(apart)) == ["*  three", "*  two", "*  one"]
+
+
+def test_the_difference_is_of_the_table_that_had_the_name_then(catalog: icecore.Catalog) -> None:
+    """A name may be another table's by now; one that it has only now is found too."""
+    table = make_table(catalog, "orders")
+    table.append(rows(1))
+    before = catalog.position
+    table.append(rows(2))
+    after = catalog.position
+    catalog.rename_table("ns.orders", "ns.sales")
+    make_table(catalog, "orders").append(rows(9))
+    catalog.drop_table("ns.orders")
+    for name in ("ns.orders", "ns.sales"):
+        assert catalog.diff_table(name, before, after).rows().to_pylist()[0]["id"] == 2
+    assert catalog.diff_table("ns.orders", after).rows().num_rows == 0
