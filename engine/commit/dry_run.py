@@ -84,6 +84,7 @@ class PartDryRun:
     conflicts: tuple[str, ...] = ()
     added_files: tuple[str, ...] = ()
     removed_files: tuple[str, ...] = ()
+    message: str | None = None
 
     @property
     def totals(self) -> dict[str, int]:
@@ -116,12 +117,13 @@ class CatalogDryRun:
 
 def part_dry_run(identifier: tuple[str, ...], event: Event, content: bytes | None) -> PartDryRun:
     """The outcome of an event that is rolled back."""
+    message = event.provenance.message
     if content is not None and event.kind in DELETIONS:
         gone = tuple(f.location for f in decode_files(content, event.position))
-        return PartDryRun(identifier, event.kind, event.payload, removed_files=gone)
+        return PartDryRun(identifier, event.kind, event.payload, removed_files=gone, message=message)
     entries = None if content is None else decode_content(content, event.position)
     added, removed = (paths_of(entries, s) for s in (ManifestEntryStatus.ADDED, ManifestEntryStatus.DELETED))
-    return PartDryRun(identifier, event.kind, event.payload, (), added, removed)
+    return PartDryRun(identifier, event.kind, event.payload, (), added, removed, message)
 
 
 def summaries_of(payload: Mapping[str, Any]) -> tuple[Mapping[str, str], ...]:

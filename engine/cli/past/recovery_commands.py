@@ -149,7 +149,8 @@ def _tell(settings: Settings, record: dict[str, Any], told: str) -> None:
 
 
 def _lines(settings: Settings, events: list[dict[str, Any]]) -> list[str]:
-    return row_lines(["name", "changes"], [(e["name"], e["changes"]) for e in events], settings.form)
+    shown = ["name", "message", "changes"]
+    return row_lines(shown, [tuple(e[c] for c in shown) for e in events], settings.form)
 
 
 def _foretold(outcome: Any) -> list[dict[str, Any]]:
@@ -158,11 +159,16 @@ def _foretold(outcome: Any) -> list[dict[str, Any]]:
     if outcome.conflicts:
         raise CommitConflictError("; ".join(outcome.conflicts))
     return [
-        {"name": ".".join(p.identifier), "kind": p.kind, "changes": "; ".join(describe_changes(p.kind, p.payload))}
+        {
+            "name": ".".join(p.identifier),
+            "kind": p.kind,
+            "changes": "; ".join(describe_changes(p.kind, p.payload)),
+            "message": p.message,
+        }
         for p in outcome.parts
     ]
 
 
 def _made(catalog: Catalog, after: int, last: int) -> list[dict[str, Any]]:
-    rows = catalog.log(after=after, up_to=last).select(["position", "name", "kind", "changes"]).to_pylist()
+    rows = catalog.log(after=after, up_to=last).select(["position", "name", "kind", "changes", "message"]).to_pylist()
     return list(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -11,15 +12,25 @@ import pyarrow as pa
 from icecore.engine.data.arrow.arrow_schema import storage_type, type_to_arrow
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import ListType, MapType, NestedField, StructType, Type, UUIDType, children, walk
+from icecore.engine.spec.types import (
+    FloatType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    Type,
+    UUIDType,
+    children,
+    walk,
+)
 
 
 def rows_to_arrow(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table:
     """A column for each key that any row has, null where a row lacks it; Arrow tells its type by the values.
 
     Of a column with a map in it, which may be a dict or pairs, or a uuid inside of others, the table tells the type.
-    Raises ValidationError where a key is no string, a struct of such a column has a field that the table lacks, or
-    Arrow's own errors.
+    Numbers are rounded to its floats of 32 bits. Raises ValidationError where a key is no string, a struct of such a
+    column has a field that the table lacks, or Arrow's own errors.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     if wrong := [n for n in names if not isinstance(n, str)]:
@@ -40,9 +51,12 @@ def _column(values: list[Any], field: NestedField | None) -> pa.Array:
 
 
 def _needs_type(of: Type) -> bool:
-    """Whether Arrow can't tell the type by values: a dict may be a map, and it knows no uuids inside of others."""
+    """Whether Arrow can't tell the type by values.
+
+    A dict may be a map, a number a float of 32 bits, and it knows no uuids inside of others.
+    """
     inner = [f.field_type for f in walk(children(of))]
-    return isinstance(of, MapType) or any(isinstance(t, (MapType, UUIDType)) for t in inner)
+    return isinstance(of, (MapType, FloatType)) or any(isinstance(t, (MapType, UUIDType, FloatType)) for t in inner)
 
 
 def _prepared(value: Any, of: Type, path: str) -> Any:
@@ -62,8 +76,19 @@ def _prepared(value: Any, of: Type, path: str) -> Any:
             return {n: _prepared(v, fields[n].field_type, f"{path}.{n}") for n, v in value.items()}
         case UUIDType() if isinstance(value, (str, UUID)):
             return UUID(str(value)).bytes
+        case FloatType() if isinstance(value, float):
+            return _rounded(value, path)
         case _:
             return value
+
+
+def _rounded(value: float, path: str) -> float:
+    """The float of 32 bits that is nearest to a number."""
+    try:
+        [found] = struct.unpack("<f", struct.pack("<f", value))
+    except OverflowError as e:
+        raise ValidationError(f"column {path!r}: {value!r} is too large for a float of 32 bits") from e
+    return float(found)
 
 
 def _pair(pair: Any, of: MapType, path: str) -> tuple[Any, Any]:

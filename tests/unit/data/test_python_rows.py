@@ -101,3 +101,17 @@ def test_uuids_inside_of_others(catalog: icecore.Catalog) -> None:
     assert found == {"l": [value, None, value, value], "s": {"u": value, "n": 1}, "m": [("k", value)]}
     with pytest.raises(ValidationError, match="can't be made into Arrow"):
         made.append([{"l": ["no uuid"]}])
+
+
+def test_numbers_are_rounded_to_floats_of_32_bits(catalog: icecore.Catalog) -> None:
+    """At any depth, as Arrow does with a type; what none of them is near to is an error."""
+    nested = pa.struct([("f", pa.float32())])
+    kind = pa.schema([("f", pa.float32()), ("l", pa.list_(pa.float32())), ("s", nested)])
+    table = catalog.create_table("ns.floats", kind)
+    table.append([{"f": 0.1, "l": [0.1, None, 2], "s": {"f": 0.1}}, {"f": 3}, {"f": float("inf")}])
+    near = pa.scalar(0.1, pa.float32()).as_py()
+    found = table.scan().to_arrow().to_pylist()
+    assert found[0] == {"f": near, "l": [near, None, 2.0], "s": {"f": near}}
+    assert [r["f"] for r in found[1:]] == [3.0, float("inf")]
+    with pytest.raises(ValidationError, match=r"column 's.f': 1e\+300 is too large for a float of 32 bits"):
+        table.append([{"s": {"f": 1e300}}])
