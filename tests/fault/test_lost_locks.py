@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -126,3 +127,25 @@ def test_a_folder_that_moved_can_be_opened_where_it_is_now(tmp_path: Path) -> No
             say("done", [n for (n,) in again.list_namespaces()])
 
     assert said_by(work, tmp_path) == ["first"]
+
+
+def test_a_forked_process_does_not_go_on_when_its_parent_closed_the_log(tmp_path: Path) -> None:
+    """It has no locks of its own: what it commits then would be lost."""
+    catalog = icecore.open(tmp_path / "lake")
+    catalog.create_namespace("first")
+
+    def work(say: Say) -> None:
+        catalog.create_namespace("second")
+        say("ready", True)
+        while not (tmp_path / "closed").exists():
+            time.sleep(0.005)
+        refused(lambda: catalog.create_namespace("third"))
+
+    child = Child(work)
+    while not catalog.namespace_exists("second"):
+        time.sleep(0.005)
+    catalog.close()
+    (tmp_path / "closed").touch()
+    outcome = child.wait()
+    assert outcome.get(FAILED) is None and outcome.exit_code == 0
+    assert another(tmp_path / "lake") == ["first", "second"]
