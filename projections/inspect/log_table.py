@@ -7,7 +7,7 @@ a log is listed whole, where reading values would take nearly as long again as a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -125,7 +125,7 @@ def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
         case ev.VIEW_CREATED | ev.VIEW_COMMITTED:
             yield from _view_changes(payload)
         case ev.TABLE_COMMITTED | ev.TABLE_ADOPTED:
-            yield from filter(None, map(describe_update, payload["updates"]))
+            yield from _table_changes(payload["updates"])
         case _:
             pass
     if kind == ev.TABLE_COMMITTED and (gone := payload.get("deleted-metadata")):
@@ -172,6 +172,33 @@ def _forgetting(payload: Mapping[str, Any]) -> str:
     columns = ", ".join(payload.get("columns") or ()) or "all columns"
     what = f"bounds of {columns} in {payload['files']} files" if payload.get("files") else "text"
     return f"forget {what}, of {len(positions)} events"
+
+
+_ADDED = {
+    "set-current-schema": ("add-schema", "schema", "schema-id", "schema"),
+    "set-default-spec": ("add-spec", "spec", "spec-id", "partition spec"),
+    "set-default-sort-order": ("add-sort-order", "sort-order", "order-id", "sort order"),
+}
+"""For what makes one of several current: what adds one, where it and its id stand in that, and its name in words."""
+
+
+_WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "set-statistics": lambda u: f"statistics of snapshot {u['statistics']['snapshot-id']}",
+    "remove-snapshots": lambda u: f"remove {len(u['snapshot-ids'])} snapshots",
+}
+
+
+def _table_changes(updates: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The changes of a table; a schema, spec or order that becomes current is told only where it was made before."""
+    for update in updates:
+        action = update["action"]
+        if text := _WORDS[action](update) if action in _WORDS else describe_update(update):
+            yield text
+        elif action in _ADDED:
+            adds, part, key, what = _ADDED[action]
+            chosen = update["sort-order-id" if key == "order-id" else key]
+            if chosen != -1 and chosen not in {u[part][key] for u in updates if u["action"] == adds}:
+                yield f"back to {what} {chosen}"
 
 
 def _view_changes(payload: Mapping[str, Any]) -> Iterator[str]:

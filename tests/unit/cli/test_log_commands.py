@@ -119,3 +119,10 @@ def test_blame_of_what_nobody_changed_is_an_error(run: Run, orders: str) -> None
     for what in ("column", "file", "partition", "property", "ref"):
         told = run("blame", orders, f"--{what}", "nothing", code=1).stderr
         assert told == f"error: no commit that can be read changed a {what} 'nothing' of {orders}\n"
+
+
+def test_what_becomes_current_again_is_told(run: Run, run_json: RunJson, orders: str) -> None:
+    """A schema or spec that an earlier commit made: its event would say nothing else."""
+    run("alter", orders, "drop-column", "note", "--yes")
+    assert "back to schema 0" in run("revert", "4", "--yes").stdout
+    assert [e["changes"] for e in run_json("log", orders, "--newest-first")][:2] == ["back to schema 0", "schema 1"]
