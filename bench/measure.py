@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -9,8 +10,8 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable
-from importlib.metadata import version
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,15 @@ def environment() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "cores": os.cpu_count(),
-        "packages": {name: version(name) for name in PACKAGES},
+        "packages": dict(_versions()),
     }
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    """Those of the packages that are installed: an environment for Spark alone has not all of them."""
+    for name in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            yield name, version(name)
 
 
 def save(name: str, results: Any) -> None:
