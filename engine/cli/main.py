@@ -136,7 +136,7 @@ class Program(click.Group):
             if e.errno == errno.EPIPE:
                 raise
             # What is written to is full or not there: the output, or a file that an option names.
-            raise Failure(str(e)) from e
+            raise Failure(str(e) or type(e).__name__) from e
 
     def list_commands(self, _: click.Context | None) -> list[str]:
         """The commands in the order of a warehouse's life, not of the alphabet."""

@@ -17,6 +17,9 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakSet
+
+from attrs import define, field
 
 from icecore.engine.common import fork_safety
 from icecore.engine.errors import (
@@ -42,9 +45,28 @@ _NEEDED_BYTES = 65_536
 Result = TypeVar("Result")
 _text = cache(query)
 FileId = tuple[int, int]
+UNKNOWN: FileId = (-1, -1)
+"""The identity of a file that the system did not tell, as a network's may do for a moment."""
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that a weak reference can be to."""
+
+
+@define(eq=False)
+class _OpenLog:
+    """The write-ahead log that the connections of this process have open, and when the log's file was written last."""
+
+    wal_id: FileId
+    changed_at: int | None
+    users: WeakSet[_Connection] = field(factory=WeakSet)
+
+
+_open_logs: dict[FileId, _OpenLog] = {}
 _lost: set[FileId] = set()
 """Logs whose locks this process lost. SQLite has one memory of them for all connections of a process, so that none may
 be made any more, and one stays open: the last one to close would write what it holds over the commits of others."""
+_lock = fork_safety.Lock()
 
 
 class SqliteFile:
@@ -75,7 +97,7 @@ class SqliteFile:
             self._local.has_locks = False
             found = self._connect()
             self._local.file_id = _file_id(self.path)
-            self._local.wal_id = None
+            self._local.log = None
             self._local.look_at = 0.0
             self._local.connection = found
         return found
@@ -101,6 +123,7 @@ class SqliteFile:
             isolation_level=None,
             check_same_thread=False,
             cached_statements=KEPT_STATEMENTS,
+            factory=_Connection,
         )
         connection.row_factory = sqlite3.Row
         settings = ["foreign_keys", "cache"]
@@ -119,7 +142,7 @@ class SqliteFile:
     def check_in_place(self) -> None:
         """Raises MovedWarehouseError where this thread's connection is to a file that left its path."""
         self.connection()
-        if _file_id(self.path) != self._local.file_id:
+        if _file_id(self.path) not in (self._local.file_id, UNKNOWN):
             raise MovedWarehouseError(
                 f"{self.path} is not the log that was opened: the warehouse was moved or replaced since; open it again"
             )
@@ -137,24 +160,40 @@ class SqliteFile:
         file, as a copy of the folder does. Who closes the log then takes himself for the last one.
         """
         local = self._local
-        found, changed_at = _file_id(self._wal), _changed_at(self.path)
-        if local.wal_id is None and local.has_locks:
-            # SQLite makes it when it first reads a new log.
-            local.wal_id = found
-        if local.wal_id is None or found == local.wal_id:
-            local.changed_at = changed_at
+        if not local.has_locks:
+            return False
+        if local.file_id in _lost:
+            return True
+        found = _file_id(self._wal)
+        if local.log is None:
+            if found in (None, UNKNOWN):
+                # SQLite makes it when it first reads a new log.
+                return False
+            local.log = self._joined(found)
+        if found in (local.log.wal_id, UNKNOWN):
+            local.log.changed_at = _changed_at(self.path)
             return False
         if _file_id(self.path) != local.file_id:
             # It was moved, together with the log.
             return False
-        if local.file_id not in _lost:
-            if found is None and changed_at == local.changed_at:
-                # Nobody else wrote: if it was deleted by hand, what is in it alone is written back now.
-                with contextlib.suppress(sqlite3.Error):
-                    local.connection.execute(query(SETTINGS, "write_back"))
-            _lost.add(local.file_id)
-            fork_safety.abandon(local.connection)
+        if found is None and _changed_at(self.path) == local.log.changed_at:
+            # Nobody else wrote: if it was deleted by hand, what is in it alone is written back now.
+            with contextlib.suppress(sqlite3.Error):
+                if local.connection.in_transaction:
+                    local.connection.execute(query(SETTINGS, "rollback"))
+                local.connection.execute(query(SETTINGS, "write_back"))
+        _lost.add(local.file_id)
+        fork_safety.abandon(local.connection)
         return True
+
+    def _joined(self, wal_id: FileId) -> _OpenLog:
+        """What this process has open of the log: one that others of its connections have open may be gone by now."""
+        with _lock:
+            found = _open_logs.get(self._local.file_id)
+            if found is None or not found.users:
+                found = _open_logs[self._local.file_id] = _OpenLog(wal_id, _changed_at(self.path))
+            found.users.add(self._local.connection)
+            return found
 
     @property
     def _why_lost(self) -> str:
@@ -176,6 +215,8 @@ class SqliteFile:
         if (found := getattr(self._local, "connection", None)) is not None:
             if not self._has_lost_locks():
                 found.close()
+                if self._local.log is not None:
+                    self._local.log.users.discard(found)
             self._local.connection = None
 
     # Queries
@@ -293,8 +334,10 @@ def _file_id(path: Path) -> FileId | None:
     """The identity of the file at a path, another one once it is replaced; None where there is none."""
     try:
         found = os.stat(path)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError:
+        return UNKNOWN
     return found.st_dev, found.st_ino
 
 

@@ -6,12 +6,17 @@ The system gives up all locks of a process on a file when anything in the proces
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from core_tables import SCHEMA
@@ -85,6 +90,52 @@ def test_who_lost_its_locks_neither_reads_nor_writes_on(tmp_path: Path) -> None:
 
     assert said_by(work, tmp_path)
     assert another(tmp_path / "lake", "last") == ["first", "last", "others"]
+
+
+def test_threads_that_come_later_are_refused_too(tmp_path: Path) -> None:
+    """They find another write-ahead log in place, which their process has no locks of either."""
+
+    def work(folder: Path, catalog: icecore.Catalog, say: Say) -> None:
+        copied(folder)
+        another(folder / "lake", "others")
+        with staying(folder / "lake"):
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(refused, catalog.list_namespaces).result()
+            refused(lambda: catalog.create_namespace("lost"))
+        say("done", True)
+
+    assert said_by(work, tmp_path)
+    assert another(tmp_path / "lake") == ["first", "others"]
+
+
+@contextmanager
+def staying(folder: Path) -> Iterator[None]:
+    """A context in which another process has the warehouse open."""
+    script = "import sys, icecore; c = icecore.open(sys.argv[1]); print(c.position, flush=True); sys.stdin.read()"
+    run = [sys.executable, "-c", script, str(folder)]
+    with subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        yield
+
+
+def test_a_file_that_the_system_does_not_tell_of_for_a_moment_is_not_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a network's file system."""
+    told = os.stat
+
+    def failing(path: Any, *rest: Any, **more: Any) -> os.stat_result:
+        if str(path).endswith("-wal"):
+            raise OSError(errno.EIO, "Input/output error")
+        return told(path, *rest, **more)
+
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("first")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "stat", failing)
+            catalog.create_namespace("second")
+        catalog.create_namespace("third")
+        assert len(catalog.list_namespaces()) == 3
 
 
 def test_a_commit_during_which_the_locks_are_lost_is_of_unknown_outcome(tmp_path: Path) -> None:

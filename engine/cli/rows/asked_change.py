@@ -100,7 +100,8 @@ class MadeCommits:
             return ""
         snapshots = snapshots_of(self.earlier)[0]
         did = f": {sums_text(sums(s.summary or {} for s in snapshots))}" if snapshots else ""
-        return f"done before, under this key, at position {self.earlier.position}{did}"
+        at = f", at position {self.earlier.position}" if snapshots else ""
+        return f"done before, under this key{at}{did}"
 
     @property
     def record(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import datetime as dt
 import io
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import orjson
@@ -23,7 +24,7 @@ _PARQUET = (".parquet", ".parq", ".pq")
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _JSON = (".json", ".jsonl", ".ndjson")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_ZONE = re.compile(r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
+_ZONE = re.compile(r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -40,6 +41,9 @@ def file_schema(path: Path, nulls: Sequence[str] = ()) -> pa.Schema:
     first = next(_batches(path, None, nulls), None)
     if first is None:
         raise ValidationError(f"{path} is empty: it has no columns to go by")
+    if len(set(first.schema.names)) < len(first.schema):
+        # It is told of where the table is made.
+        return first.schema
     texts = _texts(path, nulls, [f for f in first.schema if _is_doubtful(f.type)])
     return pa.schema([f.with_type(_guessed(path, f, texts)) for f in first.schema])
 
@@ -50,26 +54,33 @@ def _is_doubtful(kind: pa.DataType) -> bool:
 
 
 def _texts(path: Path, nulls: Sequence[str], fields: Sequence[pa.Field]) -> dict[str, list[str]]:
-    """The first values of some columns, but for nulls, as the file has them; of numbers in JSON none."""
+    """The values of some columns of a JSON file, or the first ones of a CSV file, as they stand there, but for nulls.
+
+    Of numbers in JSON there are none.
+    """
     if _has(path, _JSON):
         fields = [f for f in fields if pa.types.is_timestamp(f.type)]
     if not fields:
         return {}
     as_texts = pa.schema([f.with_type(pa.string()) for f in fields])
-    first = next(_json(path, as_texts) if _has(path, _JSON) else _csv(path, as_texts, nulls))
-    return {f.name: first.column(f.name).drop_null().to_pylist() for f in fields}
+    batches = _json(path, as_texts) if _has(path, _JSON) else islice(_csv(path, as_texts, nulls), 1)
+    found = pa.Table.from_batches(batches)
+    return {f.name: found.column(f.name).drop_null().to_pylist() for f in fields}
 
 
 def _guessed(path: Path, column: pa.Field, texts: dict[str, list[str]]) -> pa.DataType:
-    """The type of a column that holds all of its values as they are. Raises ValidationError."""
+    """The type of a column that holds its values as they are, but for integers in JSON of more than 64 bits.
+
+    Raises ValidationError.
+    """
     kind, found = column.type, texts.get(column.name, [])
     if pa.types.is_floating(kind) and found and all(map(_INTEGER.fullmatch, found)):
         raise ValidationError(f"{path}: column {column.name!r} has integers of more than 64 bits; make the table first")
     if pa.types.is_binary(kind):
         raise ValidationError(f"{path}: column {column.name!r} has text that is not UTF-8")
-    if pa.types.is_timestamp(kind) and all(map(_ZONE.search, found)):
+    if pa.types.is_timestamp(kind) and found and all(map(_ZONE.search, found)):
         return pa.timestamp(kind.unit, "UTC")
-    if pa.types.is_timestamp(kind) and all(map(_DAY.fullmatch, found)):
+    if pa.types.is_timestamp(kind) and found and all(map(_DAY.fullmatch, found)):
         return pa.date32()
     return _without_nulls(kind)
 

@@ -43,20 +43,25 @@ def rows_to_arrow(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table
 
 
 def _column(values: list[Any], field: NestedField | None) -> pa.Array:
-    if field is None or not _needs_type(field.field_type):
+    if field is None:
         return pa.array(values)
+    if not _needs_type(field.field_type):
+        # With a type Arrow would cast what stands beside the floats as well, where that loses something too.
+        of = field.field_type
+        return pa.array([_prepared(v, of, field.name) for v in values] if _has_floats(of) else values)
     prepared = [_prepared(v, field.field_type, field.name) for v in values]
     target = type_to_arrow(field.field_type, with_ids=False)
     return pa.array(prepared, storage_type(target)).cast(target)
 
 
 def _needs_type(of: Type) -> bool:
-    """Whether Arrow can't tell the type by values.
-
-    A dict may be a map, a number a float of 32 bits, and it knows no uuids inside of others.
-    """
+    """Whether Arrow can't tell the type by values: a dict may be a map, and it knows no uuids inside of others."""
     inner = [f.field_type for f in walk(children(of))]
-    return isinstance(of, (MapType, FloatType)) or any(isinstance(t, (MapType, UUIDType, FloatType)) for t in inner)
+    return isinstance(of, MapType) or any(isinstance(t, (MapType, UUIDType)) for t in inner)
+
+
+def _has_floats(of: Type) -> bool:
+    return isinstance(of, FloatType) or any(isinstance(f.field_type, FloatType) for f in walk(children(of)))
 
 
 def _prepared(value: Any, of: Type, path: str) -> Any:

@@ -24,6 +24,9 @@ RunJson = Callable[..., Any]
         ("a.csv", b"a,b\n2024-01-01,2024-01-01T00:00:00Z\n", ["date", "timestamptz"]),
         ("a.json", b'{"a": "2024-01-01T00:00:00+02:00", "b": "2024-01-01 00:00:00"}', ["timestamptz", "timestamp"]),
         ("a.json", b'{"a": "2024-01-01", "b": null, "c": 1.5}', ["date", "string", "double"]),
+        ("a.json", b'{"a": "2024-01-01 00:00:00+02"}', ["timestamptz"]),
+        ("a.json", b'{"n": 1}\n' * 200_000 + b'{"n": 1, "t": "2024-01-01T00:00:00"}', ["long", "timestamp"]),
+        ("a.json", b'{"t": "2024-01-01"}\n' * 100_000 + b'{"t": "2024-01-01T10:00:00"}', ["timestamp"]),
         ("a.json", b'{"a": [null], "b": {"c": null}}', ["list<string>", "struct<4: c: string>"]),
     ],
 )
@@ -43,6 +46,7 @@ def test_types_hold_the_values_as_they_are(
     [
         (b"id,c\n1,9223372036854775808\n", "a.csv: column 'c' has integers of more than 64 bits"),
         (b"a,b\n1,\xe9\n", "a.csv: column 'b' has text that is not UTF-8"),
+        (b"x,x\n1.5,2.5\n", "column name 'x' is used twice"),
         (b"caf\xe9,x\n1,2\n", "a.csv can't be read: 'utf-8' codec can't decode"),
     ],
 )

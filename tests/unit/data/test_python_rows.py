@@ -115,3 +115,12 @@ def test_numbers_are_rounded_to_floats_of_32_bits(catalog: icecore.Catalog) -> N
     assert [r["f"] for r in found[1:]] == [3.0, float("inf")]
     with pytest.raises(ValidationError, match=r"column 's.f': 1e\+300 is too large for a float of 32 bits"):
         table.append([{"s": {"f": 1e300}}])
+
+
+@pytest.mark.parametrize("value", [{"f": 0.5, "v": 1.5}, {"f": True, "v": 1}])
+def test_what_stands_beside_a_float_is_not_cast(catalog: icecore.Catalog, value: dict[str, object]) -> None:
+    """Nor is a truth value a number."""
+    kind = pa.struct([("f", pa.float32()), ("v", pa.int32())])
+    table = catalog.create_table("ns.beside", pa.schema([("s", kind)]))
+    with pytest.raises(ValidationError, match="column 's"):
+        table.append([{"s": value}])
