@@ -187,7 +187,7 @@ class SqliteFile:
         return True
 
     def _joined(self, wal_id: FileId) -> _OpenLog:
-        """What this process has open of the log: one that others of its connections have open may be gone by now."""
+        """The write-ahead log that this process has open: its other connections may have one that is gone by now."""
         with _lock:
             found = _open_logs.get(self._local.file_id)
             if found is None or not found.users:
