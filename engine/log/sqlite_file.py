@@ -49,8 +49,9 @@ UNKNOWN: FileId = (-1, -1)
 """The identity of a file that the system did not tell, as a network's may do for a moment."""
 
 
-class _Connection(sqlite3.Connection):
-    """A connection that a weak reference can be to."""
+@define(eq=False)
+class _User:
+    """One who has a connection, as long as its thread is there."""
 
 
 @define(eq=False)
@@ -59,7 +60,7 @@ class _OpenLog:
 
     wal_id: FileId
     changed_at: int | None
-    users: WeakSet[_Connection] = field(factory=WeakSet)
+    users: WeakSet[_User] = field(factory=WeakSet)
 
 
 _open_logs: dict[FileId, _OpenLog] = {}
@@ -97,7 +98,7 @@ class SqliteFile:
             self._local.has_locks = False
             found = self._connect()
             self._local.file_id = _file_id(self.path)
-            self._local.log = None
+            self._local.log, self._local.user = None, _User()
             self._local.look_at = 0.0
             self._local.connection = found
         return found
@@ -106,6 +107,7 @@ class SqliteFile:
         """Leaves this thread's connection to the parent process."""
         if (found := getattr(self._local, "connection", None)) is not None:
             fork_safety.abandon(found)
+            fork_safety.abandon(self._local.user)
             self._local.connection = None
 
     def _connect(self) -> sqlite3.Connection:
@@ -123,7 +125,6 @@ class SqliteFile:
             isolation_level=None,
             check_same_thread=False,
             cached_statements=KEPT_STATEMENTS,
-            factory=_Connection,
         )
         connection.row_factory = sqlite3.Row
         settings = ["foreign_keys", "cache"]
@@ -192,7 +193,7 @@ class SqliteFile:
             found = _open_logs.get(self._local.file_id)
             if found is None or not found.users:
                 found = _open_logs[self._local.file_id] = _OpenLog(wal_id, _changed_at(self.path))
-            found.users.add(self._local.connection)
+            found.users.add(self._local.user)
             return found
 
     @property
@@ -216,7 +217,7 @@ class SqliteFile:
             if not self._has_lost_locks():
                 found.close()
                 if self._local.log is not None:
-                    self._local.log.users.discard(found)
+                    self._local.log.users.discard(self._local.user)
             self._local.connection = None
 
     # Queries
