@@ -41,7 +41,10 @@ class ReplayedModels(EventStore):
         """The content files of an event, of the log that is replayed."""
         return self._entries(position)
 
-    def _connect(self) -> sqlite3.Connection:
+    def _takes_locks(self) -> bool:
+        return False
+
+    def _connect(self, takes_locks: bool) -> sqlite3.Connection:
         # An empty name makes a temporary file once the database outgrows its cache.
         connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         connection.row_factory = sqlite3.Row

@@ -13,6 +13,7 @@ from attrs import frozen
 
 from icecore.engine.errors import LostLogWarning, MovedWarehouseWarning, ReadOnlyError, StorageError
 from icecore.engine.log.location_mapping import storage_of
+from icecore.engine.log.lock.held_log import has_content, wal_path
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import FORGETTING, MODELS, EventStore
 from icecore.engine.log.warehouse_folder import ROOT, WarehouseFolder, local_folder, note_root
@@ -107,7 +108,7 @@ def open_warehouse(
 def has_log(folder: Path) -> bool:
     """Whether a folder has a log; an empty file is none."""
     log = folder / LOG_FILE
-    return any(f.exists() and f.stat().st_size for f in (log, log.with_name(f"{LOG_FILE}-wal")))
+    return has_content(log) or has_content(wal_path(log))
 
 
 def check_left_tables(path: str | os.PathLike[str], *, create: bool) -> None:

@@ -17,9 +17,6 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakSet
-
-from attrs import define, field
 
 from icecore.engine.common import fork_safety
 from icecore.engine.errors import (
@@ -32,9 +29,10 @@ from icecore.engine.errors import (
     StorageError,
     WarehouseLockedError,
 )
+from icecore.engine.log.lock.held_log import SETTINGS as SETTINGS
+from icecore.engine.log.lock.held_log import HeldLog, has_content, wal_path, was_lost, why_lost
 from icecore.engine.queries.named_queries import query
 
-SETTINGS = "settings/sqlite.sql"
 DEFAULT_LOCK_TIMEOUT_S = 60.0
 KEPT_STATEMENTS = 512
 """The number of statements that a connection keeps compiled, above that of all named queries of a log."""
@@ -44,30 +42,6 @@ _NEEDED_BYTES = 65_536
 """More than SQLite's shared memory file has, without which a log is not even read."""
 Result = TypeVar("Result")
 _text = cache(query)
-FileId = tuple[int, int]
-UNKNOWN: FileId = (-1, -1)
-"""The identity of a file that the system did not tell, as a network's may do for a moment."""
-
-
-@define(eq=False)
-class _User:
-    """One who has a connection, as long as its thread is there."""
-
-
-@define(eq=False)
-class _OpenLog:
-    """The write-ahead log that the connections of this process have open, and when the log's file was written last."""
-
-    wal_id: FileId
-    changed_at: int | None
-    users: WeakSet[_User] = field(factory=WeakSet)
-
-
-_open_logs: dict[FileId, _OpenLog] = {}
-_lost: set[FileId] = set()
-"""Logs whose locks this process lost. SQLite has one memory of them for all connections of a process, so that none may
-be made any more, and one stays open: the last one to close would write what it holds over the commits of others."""
-_lock = fork_safety.Lock()
 
 
 class SqliteFile:
@@ -93,12 +67,11 @@ class SqliteFile:
         """This thread's connection; a forked child gets its own. Raises MovedWarehouseError where locks were lost."""
         found: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if found is None:
-            if _file_id(self.path) in _lost:
-                raise MovedWarehouseError(self._why_lost)
-            self._local.has_locks = False
-            found = self._connect()
-            self._local.file_id = _file_id(self.path)
-            self._local.log, self._local.user = None, _User()
+            if was_lost(self.path):
+                raise MovedWarehouseError(why_lost(self.path))
+            takes_locks = self._takes_locks()
+            found = self._connect(takes_locks)
+            self._local.held = HeldLog(self.path, found, takes_locks)
             self._local.look_at = 0.0
             self._local.connection = found
         return found
@@ -107,17 +80,19 @@ class SqliteFile:
         """Leaves this thread's connection to the parent process."""
         if (found := getattr(self._local, "connection", None)) is not None:
             fork_safety.abandon(found)
-            fork_safety.abandon(self._local.user)
+            fork_safety.abandon(self._local.held)
             self._local.connection = None
 
-    def _connect(self) -> sqlite3.Connection:
+    def _takes_locks(self) -> bool:
+        """Whether SQLite can make the shared memory file that its locks need: a folder may be read only.
+
+        With a WAL that holds commits it must find one.
+        """
+        return not self.read_only or os.access(self.path.parent, os.W_OK) or has_content(wal_path(self.path))
+
+    def _connect(self, takes_locks: bool) -> sqlite3.Connection:
         mode = "ro" if self.read_only else "rwc"
-        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-        if self.read_only and not os.access(self.path.parent, os.W_OK) and not self._has_wal():
-            # SQLite can't make its shared memory file there. With a WAL that holds commits it must find one.
-            uri += "&immutable=1"
-        else:
-            self._local.has_locks = True
+        uri = f"{self.path.absolute().as_uri()}?mode={mode}{'' if takes_locks else '&immutable=1'}"
         connection = sqlite3.connect(
             uri,
             uri=True,
@@ -143,7 +118,7 @@ class SqliteFile:
     def check_in_place(self) -> None:
         """Raises MovedWarehouseError where this thread's connection is to a file that left its path."""
         self.connection()
-        if _file_id(self.path) not in (self._local.file_id, UNKNOWN):
+        if not self._local.held.is_in_place:
             raise MovedWarehouseError(
                 f"{self.path} is not the log that was opened: the warehouse was moved or replaced since; open it again"
             )
@@ -151,73 +126,15 @@ class SqliteFile:
 
     def _check_locks(self) -> None:
         """Raises MovedWarehouseError where this thread's connection lost its locks."""
-        if self._has_lost_locks():
-            raise MovedWarehouseError(self._why_lost)
-
-    def _has_lost_locks(self) -> bool:
-        """Whether the write-ahead log that this thread's connection has open was removed, which its locks forbid.
-
-        SQLite's locks are the process's, and the system gives them up as soon as anything in the process closes the
-        file, as a copy of the folder does. Who closes the log then takes himself for the last one.
-        """
-        local = self._local
-        if not local.has_locks:
-            return False
-        if local.file_id in _lost:
-            return True
-        found = _file_id(self._wal)
-        if local.log is None:
-            if found in (None, UNKNOWN):
-                # SQLite makes it when it first reads a new log.
-                return False
-            local.log = self._joined(found)
-        if found in (local.log.wal_id, UNKNOWN):
-            local.log.changed_at = _changed_at(self.path)
-            return False
-        if _file_id(self.path) != local.file_id:
-            # It was moved, together with the log.
-            return False
-        if found is None and _changed_at(self.path) == local.log.changed_at:
-            # Nobody else wrote: if it was deleted by hand, what is in it alone is written back now.
-            with contextlib.suppress(sqlite3.Error):
-                if local.connection.in_transaction:
-                    local.connection.execute(query(SETTINGS, "rollback"))
-                local.connection.execute(query(SETTINGS, "write_back"))
-        _lost.add(local.file_id)
-        fork_safety.abandon(local.connection)
-        return True
-
-    def _joined(self, wal_id: FileId) -> _OpenLog:
-        """The write-ahead log that this process has open: its other connections may have one that is gone by now."""
-        with _lock:
-            found = _open_logs.get(self._local.file_id)
-            if found is None or not found.users:
-                found = _open_logs[self._local.file_id] = _OpenLog(wal_id, _changed_at(self.path))
-            found.users.add(self._local.user)
-            return found
-
-    @property
-    def _why_lost(self) -> str:
-        return (
-            f"the write-ahead log of {self.path} was removed while this process had it open, by who closed the log and "
-            "took himself for the last one. SQLite's locks are lost when anything in a process opens and closes the "
-            "file, as a copy of the folder does, and after a fork; start this process anew to read or write the log"
-        )
-
-    @property
-    def _wal(self) -> Path:
-        return self.path.with_name(self.path.name + "-wal")
-
-    def _has_wal(self) -> bool:
-        return self._wal.exists() and self._wal.stat().st_size > 0
+        if self._local.held.is_lost():
+            raise MovedWarehouseError(why_lost(self.path))
 
     def close(self) -> None:
         """Closes this thread's connection, unless its locks were lost."""
         if (found := getattr(self._local, "connection", None)) is not None:
-            if not self._has_lost_locks():
+            if not self._local.held.is_lost():
                 found.close()
-                if self._local.log is not None:
-                    self._local.log.users.discard(self._local.user)
+                self._local.held.leave()
             self._local.connection = None
 
     # Queries
@@ -279,8 +196,8 @@ class SqliteFile:
             if uncertain is None:
                 raise
             uncertain(e)
-        if keep and self._has_lost_locks():
-            raise CommitStateUnknownError(f"the commit may be stored or not: {self._why_lost}")
+        if keep and self._local.held.is_lost():
+            raise CommitStateUnknownError(f"the commit may be stored or not: {why_lost(self.path)}")
 
     def _retrying(self, action: Callable[[], Result]) -> Result:
         """Runs an action, again while another process holds a lock, with a short random pause between tries."""
@@ -329,24 +246,6 @@ class SqliteFile:
     def _is_out_of_reach(self, text: str) -> bool:
         """Whether SQLite could not open the file because it can't make the files that it needs beside it."""
         return "unable to open" in text and self.path.exists() and not os.access(self.path.parent, os.W_OK)
-
-
-def _file_id(path: Path) -> FileId | None:
-    """The identity of the file at a path, another one once it is replaced; None where there is none."""
-    try:
-        found = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError:
-        return UNKNOWN
-    return found.st_dev, found.st_ino
-
-
-def _changed_at(path: Path) -> int | None:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return None
 
 
 def run_script(connection: sqlite3.Connection, script: str) -> None:

@@ -414,8 +414,8 @@ def test_a_commit_of_which_nothing_can_be_learnt_says_so(catalog: icecore.Catalo
         table.append(rows(1))
     assert [p.suffix for p in local(table.location()).rglob("*.parquet")] == [".parquet"]
     connection.close()
-    # As when its thread ends: nobody of this process has the log open then.
-    store_of(catalog)._local.user = None
+    # It was closed past its store.
+    store_of(catalog)._local.held.leave()
     with icecore.open(catalog.path) as again:
         expected = [1] if happens else []
         assert ids_of(again.load_table("ns.t")) == expected

@@ -1,0 +1,144 @@
+"""The files of a log as a process has them open, and whether it still has its locks on them.
+
+SQLite's locks are the process's: the system gives them up as soon as anything in the process closes the log's file, as
+a copy of the folder does, and a forked process never has them. Who closes the log next takes himself for the last one
+and removes the write-ahead log, into which the others would commit on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+from weakref import WeakSet
+
+from attrs import define, field
+
+from icecore.engine.common import fork_safety
+from icecore.engine.queries.named_queries import query
+
+SETTINGS = "settings/sqlite.sql"
+FileId = tuple[int, int]
+UNKNOWN: FileId = (-1, -1)
+"""The identity of a file that the system did not tell, as a network's may do for a moment."""
+
+
+@define(eq=False)
+class _WriteAheadLog:
+    """The write-ahead log that the connections of this process have open, and when the log's file was written last."""
+
+    file_id: FileId
+    changed_at: int | None
+    holders: WeakSet[HeldLog] = field(factory=WeakSet)
+
+
+_open: dict[FileId, _WriteAheadLog] = {}
+"""By the log's file: SQLite has one memory of its locks for all connections of a process."""
+_lost: set[FileId] = set()
+"""Logs of which no connection may be made or used any more, and one stays open: the last one to close would write what
+it holds over the commits of others."""
+_lock = fork_safety.Lock()
+
+
+@define(eq=False)
+class HeldLog:
+    """The files of a log as one connection has them open; without locks nothing is known of them."""
+
+    path: Path
+    connection: sqlite3.Connection
+    has_locks: bool
+    file_id: FileId | None = field(init=False)
+    _wal: _WriteAheadLog | None = field(init=False, default=None)
+
+    def __attrs_post_init__(self) -> None:
+        self.file_id = _identity(self.path)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file at the path is the one that was opened."""
+        return _identity(self.path) in (self.file_id, UNKNOWN)
+
+    def is_lost(self) -> bool:
+        """Whether the write-ahead log was removed that the connection has open, which its locks forbid."""
+        if not self.has_locks or self.file_id is None:
+            return False
+        if self.file_id in _lost:
+            return True
+        found = _identity(wal_path(self.path))
+        if self._wal is None:
+            if found in (None, UNKNOWN):
+                # SQLite makes it when it first reads a new log.
+                return False
+            self._wal = self._joined(self.file_id, found)
+        if found in (self._wal.file_id, UNKNOWN):
+            self._wal.changed_at = _changed_at(self.path)
+            return False
+        if _identity(self.path) != self.file_id:
+            # It was moved, together with the log.
+            return False
+        if found is None and _changed_at(self.path) == self._wal.changed_at:
+            # Nobody else wrote: if it was deleted by hand, what is in it alone is written back now.
+            with contextlib.suppress(sqlite3.Error):
+                if self.connection.in_transaction:
+                    self.connection.execute(query(SETTINGS, "rollback"))
+                self.connection.execute(query(SETTINGS, "write_back"))
+        _lost.add(self.file_id)
+        fork_safety.abandon(self)
+        return True
+
+    def _joined(self, file_id: FileId, wal_id: FileId) -> _WriteAheadLog:
+        """The write-ahead log that this process has open, of which its other connections may have one that is gone."""
+        with _lock:
+            found = _open.get(file_id)
+            if found is None or not found.holders:
+                found = _open[file_id] = _WriteAheadLog(wal_id, _changed_at(self.path))
+            found.holders.add(self)
+            return found
+
+    def leave(self) -> None:
+        """Notes that the connection is closed. Where its thread ends without, nothing holds this any more."""
+        if self._wal is not None:
+            self._wal.holders.discard(self)
+
+
+def was_lost(path: Path) -> bool:
+    """Whether this process lost its locks on a log, which it can't open any more."""
+    return _identity(path) in _lost
+
+
+def why_lost(path: Path) -> str:
+    """The text of the error for who lost its locks on a log."""
+    return (
+        f"the write-ahead log of {path} was removed while this process had it open, by who closed the log and took "
+        "himself for the last one. SQLite's locks are lost when anything in a process opens and closes the file, as a "
+        "copy of the folder does, and after a fork; start this process anew to read or write the log"
+    )
+
+
+def wal_path(path: Path) -> Path:
+    """The write-ahead log beside a file of SQLite."""
+    return path.with_name(path.name + "-wal")
+
+
+def has_content(path: Path) -> bool:
+    """Whether a file is there and not empty."""
+    return path.exists() and path.stat().st_size > 0
+
+
+def _identity(path: Path) -> FileId | None:
+    """The identity of the file at a path, another one once it is replaced; None where there is none."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return UNKNOWN
+    return found.st_dev, found.st_ino
+
+
+def _changed_at(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return None
