@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -119,9 +119,7 @@ def _batches(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iter
     try:
         if _has(path, _PARQUET):
             with pq.ParquetFile(path) as file:
-                # Columns are looked at where there are no rows as well.
-                yield pa.RecordBatch.from_pylist([], schema=file.schema_arrow)
-                yield from file.iter_batches()
+                yield from _with_columns(file.iter_batches(), file.schema_arrow)
         elif _has(path, _CSV):
             yield from _csv(path, target, nulls)
         elif _has(path, _JSON):
@@ -131,6 +129,18 @@ def _batches(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iter
             raise ValidationError(f"{path}: what is in it? Its name should end in one of {formats}")
     except (pa.ArrowException, OSError, orjson.JSONDecodeError, UnicodeDecodeError) as e:
         raise CorruptFileError(f"{path} can't be read: {e}") from e
+
+
+def _with_columns(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The batches, or one without rows: columns are looked at in any case.
+
+    Raises UnicodeDecodeError where a column's name is not UTF-8.
+    """
+    names, batch = schema.names, None
+    for batch in batches:
+        yield batch
+    if batch is None:
+        yield pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], names)
 
 
 def _csv(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -144,13 +154,7 @@ def _csv(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iterator
     )
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     with pyarrow.csv.open_csv(path, parse_options=parse, convert_options=convert) as reader:
-        if not reader.schema.names:
-            return
-        batch = None
-        for batch in reader:
-            yield batch
-        if batch is None:
-            yield pa.RecordBatch.from_pylist([], schema=reader.schema)
+        yield from _with_columns(reader, reader.schema)
 
 
 def _json(path: Path, target: pa.Schema | None) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
@@ -61,6 +64,19 @@ def test_columns_of_a_file_without_rows_are_looked_at(run: Run, run_json: RunJso
     (tmp_path / "wrong.csv").write_text("foo,bar\n")
     assert "no column 'foo'" in run("overwrite", orders, str(tmp_path / "wrong.csv"), "--yes", code=1).stderr
     assert len(run_json("show", orders)) == 3
+
+
+def test_parquet_of_any_type_is_taken(run: Run, run_json: RunJson, tmp_path: Path) -> None:
+    """Arrow makes no batch of no rows by itself where an extension type is nested."""
+    file = tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table({"u": pa.array([[UUID(int=1).bytes]], pa.list_(pa.binary(16))).cast(pa.list_(pa.uuid()))}), file
+    )
+    run("init")
+    run("load", str(file), "s.t")
+    pq.write_table(pq.read_table(file).slice(0, 0), tmp_path / "none.parquet")
+    assert "nothing to append" in run("append", "s.t", str(tmp_path / "none.parquet")).stdout
+    assert run_json("show", "s.t") == [{"u": [str(UUID(int=1))]}]
 
 
 def test_a_full_disk_is_an_error_in_a_line(warehouse: Path, run: Run) -> None:
