@@ -134,9 +134,7 @@ class _Builder:
 
         Where the table has partition fields nothing is planned by it: see `wide_entries`.
         """
-        inner = unwrap(plain)
-        is_record = inner is not None and inner.inner["type"] in ("record", "error")
-        return not is_record and (self.spec is None or not self.spec.fields)
+        return _fields(plain) is None and (self.spec is None or not self.spec.fields)
 
     def _field(self, name: str | None, plain: Any) -> Any:
         if name == "data_file":
@@ -196,11 +194,15 @@ class _Builder:
 
 def _record(plain: Any, what: str, where: str) -> list[Any]:
     """The fields of a record, which may be in a union with null."""
-    inner = unwrap(plain)
-    if inner is None or inner.inner["type"] not in ("record", "error"):
+    fields = _fields(plain)
+    if fields is None:
         raise CorruptFileError(f"{where} is not a manifest: the Avro type of {what} must be a record")
-    fields: list[Any] = inner.inner["fields"]
     return fields
+
+
+def _fields(plain: Any) -> list[Any] | None:
+    inner = unwrap(plain)
+    return inner.inner["fields"] if inner is not None and inner.inner["type"] in ("record", "error") else None
 
 
 def _rewrapped(plain: Any, new: Any) -> Any:

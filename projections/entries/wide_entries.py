@@ -201,11 +201,16 @@ def _check_sequence_numbers(
 
 @frozen
 class KeyedValues:
-    """The entries of a map column: its values, and the places of each key."""
+    """The entries of a map column: its values, the places of each key, and the number of keys of each row."""
 
     items: pa.Array
     by_key: Mapping[int, Places]
-    count: int
+    widths: Ints
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.widths)
 
     def column(self, key: int) -> pa.Array:
         """The values of one key, null in rows that lack it."""
@@ -218,7 +223,7 @@ def keyed_values(column: pa.MapArray) -> KeyedValues:
     """The entries of a map from field id, by their keys."""
     counts, positions = list_positions(column)
     keys = arrays.to_numbers(select(column.keys, positions))
-    return KeyedValues(column.items, dict(_by_key(keys, counts, positions)), len(column))
+    return KeyedValues(column.items, dict(_by_key(keys, counts, positions)), counts)
 
 
 def _known_counts(entries: KeyedValues) -> KeyedValues:
@@ -348,13 +353,6 @@ def _drop_inverted(columns: dict[str, pa.Array], iceberg_type: PrimitiveType, na
             columns[name] = pc.if_else(inverted, pa.scalar(None, columns[name].type), columns[name])
 
 
-def _check_tuples(partitions: pa.MapArray, spec_ids: pa.Array, spec_id: int) -> None:
-    """Raises ValidationError where an entry of a spec has no partition at all: as nulls its rows would be lost."""
-    fields, _ = list_positions(partitions)
-    if bool(np.any((fields == 0) & (arrays.to_numbers(spec_ids) == spec_id))):
-        raise ValidationError(f"an entry of partition spec {spec_id} has no partition values")
-
-
 def _add_partition_columns(
     made: _Typed, columns: Mapping[str, pa.Array], schema: Schema, specs: Mapping[int, PartitionSpec]
 ) -> None:
@@ -365,8 +363,10 @@ def _add_partition_columns(
     for spec_id in found:
         if spec_id not in specs:
             raise ValidationError(f"entries have partition spec {spec_id}, there are only {sorted(specs)}")
-        if any(not isinstance(f.transform, VoidTransform) for f in specs[spec_id].fields):
-            _check_tuples(columns["partition"], spec_ids, spec_id)
+        has_values = any(not isinstance(f.transform, VoidTransform) for f in specs[spec_id].fields)
+        if has_values and bool(np.any((entries.widths == 0) & (arrays.to_numbers(spec_ids) == spec_id))):
+            # As nulls their rows would be lost.
+            raise ValidationError(f"an entry of partition spec {spec_id} has no partition values")
         pieces = [spec_piece(spec_id, len(spec_ids))]
         for f in specs[spec_id].fields:
             raw, result = entries.column(f.field_id), f.result_type(schema)

@@ -45,27 +45,24 @@ def rows_to_arrow(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table
 def _column(values: list[Any], field: NestedField | None) -> pa.Array:
     if field is None:
         return pa.array(values)
-    if not _needs_type(field.field_type):
-        # With a type Arrow would cast what stands beside the floats as well, where that loses something too.
-        of = field.field_type
-        return pa.array([_prepared(v, of, field.name) for v in values] if _has_floats(of) else values)
-    prepared = [_prepared(v, field.field_type, field.name) for v in values]
+    kinds = [field.field_type, *(f.field_type for f in walk(children(field.field_type)))]
+    has_maps = any(isinstance(t, MapType) for t in kinds)
+    # Arrow can't tell the type by values then: a dict may be a map, and it knows no uuids inside of others.
+    needs_type = has_maps or any(isinstance(t, UUIDType) for t in kinds[1:])
+    if needs_type or any(isinstance(t, FloatType) for t in kinds):
+        values = [_prepared(v, field.field_type, field.name) for v in values]
+    if not needs_type:
+        # With a type Arrow would also cast what stands beside floats, where that loses something.
+        return pa.array(values)
     target = type_to_arrow(field.field_type, with_ids=False)
-    return pa.array(prepared, storage_type(target)).cast(target)
-
-
-def _needs_type(of: Type) -> bool:
-    """Whether Arrow can't tell the type by values: a dict may be a map, and it knows no uuids inside of others."""
-    inner = [f.field_type for f in walk(children(of))]
-    return isinstance(of, MapType) or any(isinstance(t, (MapType, UUIDType)) for t in inner)
-
-
-def _has_floats(of: Type) -> bool:
-    return isinstance(of, FloatType) or any(isinstance(f.field_type, FloatType) for f in walk(children(of)))
+    return pa.array(values, storage_type(target)).cast(target)
 
 
 def _prepared(value: Any, of: Type, path: str) -> Any:
-    """The value with pairs for maps. A field that the struct lacks is an error: Arrow would leave it out."""
+    """The value with pairs for maps, bytes for uuids and floats rounded.
+
+    A field that the struct lacks is an error: Arrow would leave it out.
+    """
     match of:
         case MapType() if isinstance(value, Mapping):
             return _prepared(list(value.items()), of, path)

@@ -31,6 +31,7 @@ from icecore.engine.spec.types import (
     TimestamptzNanoType,
     UUIDType,
     VariantType,
+    children,
     walk,
 )
 from icecore.engine.storage.file_io import Storage
@@ -227,7 +228,7 @@ def _any_reader_has(fields: tuple[NestedField, ...]) -> bool:
 
     It loses the default of the first column, and fails for some types inside of others.
     """
-    inner = [f for f in walk(fields) if f not in fields]
+    inner = [f for outer in fields for f in walk(children(outer.field_type))]
     return all(f.initial_default is None for f in (*fields, *inner)) and not any(
         isinstance(f.field_type, (UUIDType, TimestampNanoType, TimestamptzNanoType)) for f in inner
     )
