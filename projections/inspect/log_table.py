@@ -182,20 +182,13 @@ _ADDED = {
 """For what makes one of several current: what adds one, where it and its id stand in that, and its name in words."""
 
 
-_WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "set-statistics": lambda u: f"statistics of snapshot {u['statistics']['snapshot-id']}",
-    "remove-snapshots": lambda u: f"remove {len(u['snapshot-ids'])} snapshots",
-}
-
-
 def _table_changes(updates: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The changes of a table; a schema, spec or order that becomes current is told only where it was made before."""
     for update in updates:
-        action = update["action"]
-        if text := _WORDS[action](update) if action in _WORDS else describe_update(update):
+        if text := describe_update(update):
             yield text
-        elif action in _ADDED:
-            adds, part, key, what = _ADDED[action]
+        elif update["action"] in _ADDED:
+            adds, part, key, what = _ADDED[update["action"]]
             chosen = update["sort-order-id" if key == "order-id" else key]
             if chosen != -1 and chosen not in {u[part][key] for u in updates if u["action"] == adds}:
                 yield f"back to {what} {chosen}"
@@ -214,39 +207,45 @@ def _view_changes(payload: Mapping[str, Any]) -> Iterator[str]:
 def describe_update(update: Mapping[str, Any]) -> str | None:
     """One update in words; None for those that only follow from another."""
     action = update["action"]
-    match action:
-        case "add-snapshot":
-            s = update["snapshot"].get("summary") or {}
-            counts = [f"{verb} {s[key]} {what}" for key, verb, what in _COUNTS if key in s]
-            return f"{s.get('operation', 'snapshot')}: {', '.join(counts) or 'nothing'}"
-        case "set-snapshot-ref":
-            return f"{update['type']} {update['ref-name']} -> {update['snapshot-id']}"
-        case "remove-snapshot-ref":
-            return f"remove ref {update['ref-name']}"
-        case "add-schema":
-            return f"schema {update['schema']['schema-id']}"
-        case "add-spec":
-            fields = ", ".join(f"{f['name']}" for f in update["spec"]["fields"])
-            return f"partition spec {update['spec']['spec-id']} ({fields})"
-        case "set-properties":
-            return f"set {', '.join(sorted(update.get('updates', update.get('updated', {}))))}"
-        case "remove-properties":
-            return f"unset {', '.join(update.get('removals', update.get('removed', [])))}"
-        case "add-view-version":
-            version = update["view-version"]
-            dialects = ", ".join(r.get("dialect") or r["type"] for r in version["representations"])
-            return f"version {version['version-id']} ({dialects})"
-        case "set-current-view-version":
-            return f"back to version {update['view-version-id']}"
-        case "upgrade-format-version":
-            return f"format version {update['format-version']}"
-        case "set-current-schema" | "set-default-spec" | "set-default-sort-order" | "assign-uuid":
-            return None
-        case _:
-            detail = {k: v for k, v in update.items() if k != "action"}
-            return f"{action.replace('-', ' ')} {orjson.dumps(detail).decode()[:80]}"
+    if action in ("set-current-schema", "set-default-spec", "set-default-sort-order", "assign-uuid"):
+        return None
+    if action in _PHRASES:
+        return _PHRASES[action](update)
+    detail = {k: v for k, v in update.items() if k != "action"}
+    return f"{action.replace('-', ' ')} {orjson.dumps(detail).decode()[:80]}"
 
 
+def _snapshot(update: Mapping[str, Any]) -> str:
+    summary = update["snapshot"].get("summary") or {}
+    counts = [f"{verb} {summary[key]} {what}" for key, verb, what in _COUNTS if key in summary]
+    return f"{summary.get('operation', 'snapshot')}: {', '.join(counts) or 'nothing'}"
+
+
+def _spec(update: Mapping[str, Any]) -> str:
+    spec = update["spec"]
+    return f"partition spec {spec['spec-id']} ({', '.join(f['name'] for f in spec['fields'])})"
+
+
+def _view_version(update: Mapping[str, Any]) -> str:
+    version = update["view-version"]
+    dialects = ", ".join(r.get("dialect") or r["type"] for r in version["representations"])
+    return f"version {version['version-id']} ({dialects})"
+
+
+_PHRASES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "add-snapshot": _snapshot,
+    "remove-snapshots": lambda u: f"remove {len(u['snapshot-ids'])} snapshots",
+    "set-snapshot-ref": lambda u: f"{u['type']} {u['ref-name']} -> {u['snapshot-id']}",
+    "remove-snapshot-ref": lambda u: f"remove ref {u['ref-name']}",
+    "set-statistics": lambda u: f"statistics of snapshot {u['statistics']['snapshot-id']}",
+    "add-schema": lambda u: f"schema {u['schema']['schema-id']}",
+    "add-spec": _spec,
+    "set-properties": lambda u: f"set {', '.join(sorted(u.get('updates', u.get('updated', {}))))}",
+    "remove-properties": lambda u: f"unset {', '.join(u.get('removals', u.get('removed', [])))}",
+    "add-view-version": _view_version,
+    "set-current-view-version": lambda u: f"back to version {u['view-version-id']}",
+    "upgrade-format-version": lambda u: f"format version {u['format-version']}",
+}
 _COUNTS = (
     ("added-data-files", "+", "files"),
     ("added-records", "+", "rows"),
