@@ -15,12 +15,17 @@ from icecore.engine.events.event import Event
 class CommitWatch:
     """A look at the commits of a context. What was taken in of other engines' commits is none of them.
 
-    `events` are those that it made, `earlier` the one that a call with the same idempotency key had made before.
+    `earlier` is the event that a call with the same idempotency key had made before, which nothing was done for then.
     """
 
     is_stored: bool = False
-    events: list[Event] = field(factory=list)
     earlier: Event | None = None
+    _events: list[Event] = field(factory=list)
+
+    @property
+    def made(self) -> list[Event]:
+        """The events that were made in the context."""
+        return [] if self.earlier else self._events
 
 
 _watch: ContextVar[CommitWatch | None] = ContextVar("commit_watch", default=None)
@@ -41,15 +46,11 @@ def note_stored(*events: Event) -> None:
     """Tells the watch of this context that a commit is in the log: whatever fails from now on, it stays."""
     if (watch := _watch.get()) is not None:
         watch.is_stored = True
-        watch.events += [e for e in events if watch.earlier is None or e.event_id != watch.earlier.event_id]
+        watch._events += events
 
 
 def note_earlier(event: Event | None) -> Event | None:
-    """Tells the watch of this context which event answers an idempotency key, and returns it."""
-    if (
-        event is not None
-        and (watch := _watch.get()) is not None
-        and all(e.event_id != event.event_id for e in watch.events)
-    ):
+    """Tells the watch of this context which event answers an idempotency key, if any, and returns it."""
+    if event is not None and (watch := _watch.get()) is not None:
         watch.earlier = event
     return event

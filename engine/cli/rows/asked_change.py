@@ -80,7 +80,7 @@ class MadeCommits:
     @classmethod
     def of(cls, watch: CommitWatch, table: Table) -> MadeCommits:
         """The commits that a watch saw, as far as they are the table's."""
-        events = [e for e in watch.events if e.stream == table.state.stream]
+        events = [e for e in watch.made if e.stream == table.state.stream]
         return cls(tuple(s for e in events for s in snapshots_of(e)[0]), watch.earlier)
 
     @property
@@ -98,10 +98,10 @@ class MadeCommits:
         """The words for what was done before under the command's key; empty where it did something itself."""
         if self.earlier is None:
             return ""
-        snapshots = snapshots_of(self.earlier)[0]
-        did = f": {sums_text(sums(s.summary or {} for s in snapshots))}" if snapshots else ""
-        at = f", at position {self.earlier.position}" if snapshots else ""
-        return f"done before, under this key{at}{did}"
+        done, snapshots = "done before, under this key", snapshots_of(self.earlier)[0]
+        if not snapshots:
+            return done
+        return f"{done}, at position {self.earlier.position}: {sums_text(sums(s.summary or {} for s in snapshots))}"
 
     @property
     def record(self) -> dict[str, Any]:

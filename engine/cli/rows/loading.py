@@ -195,7 +195,7 @@ def _parquet_files(path: str) -> Iterator[str]:
 def _tell_loaded(settings: Settings, catalog: Catalog, name: str, watch: CommitWatch) -> None:
     table = catalog.load_table(name)
     made = MadeCommits.of(watch, table)
-    is_new = any(e.kind == TABLE_CREATED for e in watch.events)
+    is_new = any(e.kind == TABLE_CREATED for e in watch.made)
     rows = made.sums.get("added-records", 0)
     head = table.current_snapshot()
     totals = (head.summary or {}) if head else {}
