@@ -216,7 +216,8 @@ class ViewRepository:
         It is asked before the log is locked: a store may be slow. What the rules don't allow is not asked, and refused
         then. Raises ValidationError where the updates make no view.
         """
-        metadata = _built(None, updates_at(at := now_ms()), at).build()
+        at = now_ms()
+        metadata = _built(None, updates_at(at), at).build()
         folder = view_metadata_folder(metadata)
         rules, is_allowed = self.repository.location_rules, self.repository.locations.is_allowed
         if not rules.is_any or (is_allowed(metadata.location) and is_allowed(folder)):

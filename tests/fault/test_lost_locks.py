@@ -180,6 +180,14 @@ def test_a_folder_that_moved_can_be_opened_where_it_is_now(tmp_path: Path) -> No
     assert said_by(work, tmp_path) == ["first"]
 
 
+def wait_until(ready: Callable[[], bool]) -> None:
+    for _ in range(12_000):
+        if ready():
+            return
+        time.sleep(0.005)
+    pytest.fail("the other process never came so far")
+
+
 def test_a_forked_process_does_not_go_on_when_its_parent_closed_the_log(tmp_path: Path) -> None:
     """It has no locks of its own: what it commits then would be lost."""
     catalog = icecore.open(tmp_path / "lake")
@@ -187,14 +195,11 @@ def test_a_forked_process_does_not_go_on_when_its_parent_closed_the_log(tmp_path
 
     def work(say: Say) -> None:
         catalog.create_namespace("second")
-        say("ready", True)
-        while not (tmp_path / "closed").exists():
-            time.sleep(0.005)
+        wait_until((tmp_path / "closed").exists)
         refused(lambda: catalog.create_namespace("third"))
 
     child = Child(work)
-    while not catalog.namespace_exists("second"):
-        time.sleep(0.005)
+    wait_until(lambda: catalog.namespace_exists("second"))
     catalog.close()
     (tmp_path / "closed").touch()
     outcome = child.wait()
