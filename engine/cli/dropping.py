@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 from icecore.engine.catalog.catalog import Catalog
@@ -10,6 +13,7 @@ from icecore.engine.cli.verbs import agree, change_command, dry_run_option, key_
 from icecore.engine.deletion.purge_table import Purged
 from icecore.engine.display.output import counted, waiting
 from icecore.engine.display.table_text import TableText
+from icecore.engine.errors import NoSuchTableError, NoSuchViewError
 from icecore.engine.events.event import is_view_stream
 
 _POSITION = click.option(
@@ -88,7 +92,7 @@ def unregister(
 
 @change_command(shown=("icecore undrop shop.returns --dry-run", "icecore undrop shop.returns -m 'it was none'"))
 @click.argument("name")
-@click.option("--view", is_flag=True, help="It was a view.")
+@click.option("--view", is_flag=True, help="It was a view; found out where no table of the name was dropped.")
 @_POSITION
 @key_option
 @dry_run_option
@@ -107,9 +111,19 @@ def undrop(
     With all that it held.
     """
     with settings.write() as catalog:
-        give_back = catalog.undrop_view if view else catalog.undrop_table
         done = made_before(catalog, key)
-        give_back(name, position=position, message=message, author=author, idempotency_key=key, dry_run=dry_run)
+
+        def give_back(undrop: Callable[..., Any]) -> None:
+            undrop(name, position=position, message=message, author=author, idempotency_key=key, dry_run=dry_run)
+
+        try:
+            give_back(catalog.undrop_view if view else catalog.undrop_table)
+        except NoSuchTableError as of_table:
+            try:
+                give_back(catalog.undrop_view)
+            except NoSuchViewError:
+                raise of_table from None
+            view = True
         at = catalog.position if done is None else done.position
     told = "would be" if dry_run else "is"
     settings.print_record(

@@ -33,8 +33,15 @@ def milliseconds(_: click.Context, parameter: click.Parameter, text: str | None)
 
 
 def moment(text: str) -> int | str | dt.datetime:
-    """A position of the log, or else a time as `time_of` takes it."""
-    return int(text) if text.isdecimal() else time_of(text)
+    """A position of the log, or else a time as `time_of` takes it. Raises BadParameter."""
+    if text.isdecimal():
+        return int(text)
+    found = time_of(text)
+    try:
+        to_epoch_ms(found, "time")
+    except ValidationError as e:
+        raise click.BadParameter(f"{text!r} is neither a position nor a time; write {TIMES}") from e
+    return found
 
 
 def time_of(text: str, now: dt.datetime | None = None) -> str | dt.datetime:

@@ -30,6 +30,7 @@ from icecore.engine.joint_commit.renaming import name_parts, namespace_parts
 from icecore.engine.log.names_at import CatalogNames
 from icecore.engine.log.namespaces import fold_namespaces
 from icecore.engine.log.read_models import dotted
+from icecore.engine.log.reader import extent_text
 from icecore.engine.log.store import EventStore
 from icecore.engine.repository.repository import Repository, TablePart
 from icecore.engine.revert.revert_conflicts import later_commits, positions_text
@@ -54,9 +55,11 @@ def revert(
     head = repository.store.head()[0]
     last = position if through is None else through
     if not 1 <= position <= head:
-        raise ValidationError(f"there is no commit at position {position}: the log goes from 1 to {head}")
-    if not position <= last <= head:
-        raise ValidationError(f"can't revert positions {position} to {last}: the log goes from 1 to {head}")
+        raise ValidationError(f"there is no commit at position {position}: {extent_text(head)}")
+    if last < position:
+        raise ValidationError(f"can't revert positions {position} to {last}: the first is after the last")
+    if last > head:
+        raise ValidationError(f"there is no commit at position {last}: {extent_text(head)}")
     events = list(repository.store.events(position - 1, last))
     parts = [_Opposite(desk, events[0]).part()] if len(events) == 1 else _opposites(desk, events)
     why = _why(provenance, events)

@@ -206,6 +206,11 @@ class EventReader(SqliteFile):
         return own or self.archives.position_at(timestamp_ms)
 
 
+def extent_text(head: int) -> str:
+    """The positions that a log has whose last one is `head`, in words."""
+    return f"the log goes from 1 to {head}" if head else "the log is empty"
+
+
 def _fits(event: Event, conditions: Mapping[str, Any]) -> bool:
     """Whether an event meets the conditions, as in the query `filtered`."""
     after, since, until = conditions["after"], conditions["since_ms"], conditions["until_ms"]

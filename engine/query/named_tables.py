@@ -59,6 +59,21 @@ class NamedTables:
                     found.setdefault(t.internal, []).append(name)
         return {internal: sorted(set(names)) for internal, names in found.items()}
 
+    def check_cases(self, columns: Mapping[str, Collection[str]], tables: Collection[str]) -> None:
+        """Raises ValidationError where a name is of a column of `tables` that DuckDB can't tell by it from another.
+
+        Names that differ in case alone are the same to it, and mean the first of these columns.
+        """
+        for name, scopes in self._names.written:
+            found = ([(t, _alike(name, columns[t.internal])) for t in among] for among in scopes)
+            nearest = next((scope for scope in found if any(alike for _, alike in scope)), [])
+            for table, alike in nearest:
+                if table.internal in tables and len(alike) > 1 and name != alike[0]:
+                    raise ValidationError(
+                        f"the query: columns of {table.alias} differ in case alone, which SQL does not tell apart: "
+                        f"{', '.join(alike)}; {alike[0]!r} is the first of them, and `*` gives the others with a number"
+                    )
+
     def sql(self, con: duckdb.DuckDBPyConnection, metadata: Mapping[str, Sequence[str]]) -> str:
         """The text of the query, in which no star stands for these metadata columns of tables by internal names."""
         for scope in self._names.scopes:
@@ -96,10 +111,14 @@ def named_tables(
 
 @define
 class _EachName(TableNames):
-    """An internal name for each mention, and the tables that each metadata column could be of where it is asked for."""
+    """An internal name for each mention, and the tables that columns could be of where they are asked for.
+
+    `asked` has the metadata columns, `written` all as they are written, with the tables of each FROM around them.
+    """
 
     mentions: dict[str, tuple[Identifier, dict[str, Any] | None]] = field(factory=dict)
     asked: dict[str, list[list[FromTable]]] = field(factory=dict)
+    written: list[tuple[str, list[list[FromTable]]]] = field(factory=list)
 
     def internal_name(self, parts: Identifier, at_clause: dict[str, Any] | None) -> str:
         internal = f"__icecore_{len(self.mentions)}"
@@ -111,11 +130,19 @@ class _EachName(TableNames):
         names = super().column(names, scopes)
         first, second = (n.lower() for n in (*names[:2], "")[:2])
         of = next(([t] for scope in scopes for t in scope.tables if t.alias.lower() == first), None)
+        self.written.append((names[0], [scope.tables for scope in scopes]))
+        if of is not None and len(names) > 1:
+            self.written.append((names[1], [of]))
         if of is not None and second in _METADATA:
             self.asked.setdefault(second, []).append(of)
         elif first in _METADATA:
             self.asked.setdefault(first, []).append(next((s.tables for s in scopes if s.tables), []))
         return names
+
+
+def _alike(name: str, columns: Collection[str]) -> list[str]:
+    """The columns whose names are this one to DuckDB."""
+    return [c for c in columns if c.lower() == name.lower()]
 
 
 def _value_sql(con: duckdb.DuckDBPyConnection, value_tree: dict[str, Any], expression: dict[str, Any]) -> str:

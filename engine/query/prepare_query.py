@@ -54,7 +54,9 @@ def prepare_query(
         scope = NameScope(namespace, None, OWNER)
         rows = {internal: rows_of(m, scope, catalog, views) for internal, m in named.mentions.items()}
         tables = {n: r for n, r in rows.items() if isinstance(r, TableRows)}
-        metadata = named.metadata_columns({n: r.columns for n, r in rows.items()}, tables)
+        columns = {n: r.columns for n, r in rows.items()}
+        named.check_cases(columns, tables)
+        metadata = named.metadata_columns(columns, tables)
         rows |= {n: tables[n].with_metadata(names) for n, names in metadata.items()}
         for internal, found in rows.items():
             stand_ins.enter_context(_stand_for(con, internal, found))

@@ -5,6 +5,7 @@ Spec: Table Metadata (MD1 to MD8), Refs (R1). How its JSON is read is in `metada
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from operator import attrgetter
@@ -209,7 +210,8 @@ class TableMetadata:
             if entry.timestamp_ms <= timestamp_ms:
                 found = entry.snapshot_id
         if found is None:
-            raise NoSuchSnapshotError(f"no snapshot was current at {timestamp_ms} ms: the log starts later")
+            first = next((f"the first was at {_time(e.timestamp_ms)}" for e in self.snapshot_log), "there was none yet")
+            raise NoSuchSnapshotError(f"no snapshot was current at {_time(timestamp_ms)}: {first}")
         return self.find_snapshot(found)
 
     def ancestors(self, snapshot_id: int | None) -> Iterator[Snapshot]:
@@ -299,3 +301,12 @@ class TableMetadata:
         out["snapshot-log"] = snapshot_log
         out["metadata-log"] = metadata_log
         return out | dict(self.extra)
+
+
+def _time(timestamp_ms: int) -> str:
+    """A time in ISO 8601 with its ms since the epoch, which are alone where the calendar ends."""
+    try:
+        found = dt.datetime.fromtimestamp(timestamp_ms / 1000, dt.UTC).isoformat(" ", "milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+    return f"{found.removesuffix('+00:00')}Z ({timestamp_ms} ms)"

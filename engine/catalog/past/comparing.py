@@ -16,6 +16,7 @@ from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, is_view_stream
 from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.log.names_at import CatalogNames
+from icecore.engine.log.reader import extent_text
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation
 
@@ -130,7 +131,7 @@ def show_commit(catalog: CatalogHandle, position: int) -> ShownCommit:
     store = warehouse.store
     head = store.head()[0]
     if not 1 <= position <= head:
-        raise ValidationError(f"there is no commit at position {position}: the log goes from 1 to {head}")
+        raise ValidationError(f"there is no commit at position {position}: {extent_text(head)}")
     event = store.event_at(position)
     [row] = log_table(store, [event]).to_pylist()
     together = tuple(e.position for e in store.transaction_events(event.transaction_id))

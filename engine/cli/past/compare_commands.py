@@ -94,13 +94,18 @@ def show_commit(settings: Settings, position: int, files: bool, rows: bool) -> N
     Who, when, why, what it changed. With --rows instead the rows that it deleted and inserted, with --files the files
     that it added and removed.
     """
+    import pyarrow as pa
+
     from icecore.engine.catalog.past.comparing import change_lines
 
     with settings.read() as catalog:
         commit = catalog.show_commit(position)
         if rows:
             changed = commit.rows()
-            settings.print_arrow(commit.files.slice(0, 0) if changed is None else changed)
+            if changed is None:
+                click.echo(f"commit {position} made no snapshot, so it changed no rows", err=True)
+                changed = pa.table({"_change_type": pa.array([], pa.string())})
+            settings.print_arrow(changed)
             return
     if files:
         settings.print_arrow(commit.files, as_data=False)

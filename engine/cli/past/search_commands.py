@@ -10,6 +10,7 @@ from attrs import asdict
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.verbs import examples
 from icecore.engine.display.output import counted, row_lines, waiting
+from icecore.engine.storage.atomic_write import put_file
 
 
 @click.command("where-is", epilog=examples("icecore where-is zoe@example.org"))
@@ -38,7 +39,7 @@ def where_is(
     with settings.read() as catalog, waiting("reading everything"):
         found = catalog.find_value(value, table=table, column=column, exact=exact)
     if evidence is not None:
-        evidence.write_text(found.to_json() + "\n", encoding="utf-8")
+        put_file(str(evidence), f"{found.to_json()}\n".encode(), scratch=None, replace=True, durable=False)
     searched = ", ".join(
         counted(found.searched[n], n.removesuffix("s").replace("_", " "))
         for n in ("event", "table", "snapshot", "file")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -147,22 +147,27 @@ def _csv(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iterator
     """The rows of a CSV file: empty fields without quotes are null, and so are those that say one of `nulls`."""
     delimiter = "\t" if _has(path, (".tsv", ".tsv.gz")) else ","
     convert = pyarrow.csv.ConvertOptions(
-        column_types=_readable(target),
+        column_types=_as_text(_readable(target), _is_bytes),
         null_values=["", *nulls],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     with pyarrow.csv.open_csv(path, parse_options=parse, convert_options=convert) as reader:
-        yield from _with_columns(reader, reader.schema)
+        for batch in _with_columns(reader, reader.schema):
+            yield _with_bytes(batch, target)
 
 
 def _json(path: Path, target: pa.Schema | None) -> Iterator[pa.RecordBatch]:
-    """The rows of a JSON file: an array of objects, or one object a line. Decimals, dates and times are text."""
+    """The rows of a JSON file: an array of objects, or one object a line. Decimals, dates and times are text.
+
+    Raises ValidationError.
+    """
     data = path.read_bytes()
     if data.lstrip()[:1] == b"[":
         data = b"\n".join(orjson.dumps(row) for row in orjson.loads(data))
-    parse = pyarrow.json.ParseOptions(explicit_schema=_as_text(_readable(target)), unexpected_field_behavior="infer")
+    explicit = _as_text(_readable(target), _is_day_or_time, _is_bytes)
+    parse = pyarrow.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="infer")
     if not data.strip():
         return
     table = pyarrow.json.read_json(io.BytesIO(data), parse_options=parse)
@@ -171,25 +176,49 @@ def _json(path: Path, target: pa.Schema | None) -> Iterator[pa.RecordBatch]:
             # An explicit column is there even if no row has it.
             i = table.column_names.index(field.name)
             table = table.set_column(i, field.name, _from_iso(table[i], field.type))
-    yield from table.to_batches()
+    for batch in table.to_batches():
+        yield _with_bytes(batch, target)
+
+
+def _with_bytes(batch: pa.RecordBatch, target: pa.Schema | None) -> pa.RecordBatch:
+    """The batch with what its columns of bytes say in hexadecimal, as single values have it in JSON (Appendix D).
+
+    Raises ValidationError where one says something else, or bytes are within another type.
+    """
+    for field in target or ():
+        if field.name not in batch.schema.names:
+            continue
+        if _is_bytes(field.type):
+            i = batch.schema.names.index(field.name)
+            batch = batch.set_column(i, field.name, _from_hex(batch[i], field))
+        elif _has_bytes(field.type):
+            raise ValidationError(f"column {field.name!r} has bytes within: only Parquet files can be loaded into it")
+    return batch
+
+
+def _from_hex(texts: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        return pa.array([None if t is None else bytes.fromhex(t) for t in texts.to_pylist()], field.type)
+    except (ValueError, pa.ArrowInvalid) as e:
+        raise ValidationError(f"column {field.name!r}: {e}; bytes are written in hexadecimal, as 00ff") from e
 
 
 def _readable(target: pa.Schema | None) -> pa.Schema | None:
     """The columns that Arrow's readers of text can make; the others are read as they stand and made to fit."""
     if target is None:
         return None
-    text_cannot = (pa.types.is_fixed_size_binary, pa.types.is_nested, pa.types.is_null)
+    text_cannot = (pa.types.is_nested, pa.types.is_null)
     extension = pa.BaseExtensionType
     return pa.schema(
         [f for f in target if not isinstance(f.type, extension) and not any(t(f.type) for t in text_cannot)]
     )
 
 
-def _as_text(schema: pa.Schema | None) -> pa.Schema | None:
-    """The schema with text for what Arrow's reader of JSON can't make."""
+def _as_text(schema: pa.Schema | None, *kinds: Callable[[pa.DataType], bool]) -> pa.Schema | None:
+    """The schema with text for columns of these kinds."""
     if schema is None:
         return None
-    return pa.schema([f.with_type(pa.string()) if _is_day_or_time(f.type) else f for f in schema])
+    return pa.schema([f.with_type(pa.string()) if any(k(f.type) for k in kinds) else f for f in schema])
 
 
 def _from_iso(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
@@ -202,6 +231,14 @@ def _from_iso(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 def _is_day_or_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_date(kind) or pa.types.is_time(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
+
+
+def _has_bytes(kind: pa.DataType) -> bool:
+    return _is_bytes(kind) or any(_has_bytes(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _has(path: Path, endings: Sequence[str]) -> bool:

@@ -12,6 +12,7 @@ from icecore.engine.cli.settings import Settings
 from icecore.engine.cli.texts import names
 from icecore.engine.cli.verbs import change_command, key_option, risk_options
 from icecore.engine.commit.dry_run import DryRun
+from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.table.table import Table
 
@@ -63,10 +64,10 @@ def delete(
                 str(where), branch=branch, message=message, author=author, idempotency_key=key, dry_run=dry
             )
         schema = target.schema()
-        rows = read_files([keys], schema.select(columns or map(schema.name_of, schema.identifier_field_ids)))
+        on = _key_columns(schema, columns)
         return target.delete_keys(
-            rows.read_all(),
-            columns or (),
+            read_files([keys], schema.select(on)).read_all(),
+            on,
             branch=branch,
             message=message,
             author=author,
@@ -156,7 +157,7 @@ def upsert(
     def change(target: Table, dry: bool) -> DryRun | None:
         return target.upsert(
             read_files(files, target.schema(), nulls),
-            columns,
+            _key_columns(target.schema(), columns),
             when_matched_update_all=not insert_only,
             when_not_matched_insert_all=not update_only,
             branch=branch,
@@ -168,3 +169,11 @@ def upsert(
 
     with settings.write() as catalog:
         RowChange("upsert into", "upserted into", change).run(settings, catalog, table, dry_run=dry_run)
+
+
+def _key_columns(schema: Schema, named: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The columns that --on names, else the identifier fields. Raises UsageError where there are none."""
+    found = named or tuple(schema.name_of(i) for i in schema.identifier_field_ids)
+    if not found:
+        raise click.UsageError("name the key columns by --on A,B: the table has no identifier fields")
+    return found

@@ -231,6 +231,8 @@ def test_what_is_dropped_comes_back_or_goes_for_good(run: Run, run_json: RunJson
     assert not any(warehouse.rglob("*.parquet"))
     run("create-view", "shop.v", "--sql", "SELECT 1 AS x", "--create-namespace")
     assert "dropped the view shop.v" in run("drop", "shop.v", "-y").stdout
+    assert "the view shop.v is back" in run("undrop", "shop.v").stdout
+    run("drop", "shop.v", "-y")
     assert "the view shop.v is back" in run("undrop", "shop.v", "--view").stdout
     assert [e["message"] for e in run_json("log") if e["changes"].startswith("purge: ")] == ["asked to"]
 

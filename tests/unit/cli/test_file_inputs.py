@@ -79,6 +79,30 @@ def test_parquet_of_any_type_is_taken(run: Run, run_json: RunJson, tmp_path: Pat
     assert run_json("show", "s.t") == [{"u": [str(UUID(int=1))]}]
 
 
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_bytes_come_back_as_they_were_printed(run: Run, run_json: RunJson, tmp_path: Path, form: str) -> None:
+    """In hexadecimal, as single values have it in JSON (Appendix D); what is not that is refused."""
+    rows = pa.table({"b": [b"hi", b"\x00\xff", b"", None], "f": pa.array([b"\x12\x34"] * 4, pa.binary(2))})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    run("init")
+    run("load", str(tmp_path / "rows.parquet"), "s.t")
+    said = run_json("query", "SELECT * FROM s.t")
+    (tmp_path / f"rows.{form}").write_text(run("query", "SELECT * FROM s.t", "-o", form).stdout)
+    run("overwrite", "s.t", str(tmp_path / f"rows.{form}"), "--yes")
+    assert run_json("query", "SELECT * FROM s.t") == said
+    (tmp_path / "wrong.csv").write_text("b,f\nhi,1234\n")
+    assert "hexadecimal" in run("append", "s.t", str(tmp_path / "wrong.csv"), code=1).stderr
+    (tmp_path / "wrong.csv").write_text("b,f\n00,123456\n")
+    assert "column 'f'" in run("append", "s.t", str(tmp_path / "wrong.csv"), code=1).stderr
+
+
+def test_bytes_within_a_column_are_taken_from_parquet_alone(run: Run, tmp_path: Path) -> None:
+    run("init")
+    run("create", "s.t", "--schema", "s struct<b binary>", "--create-namespace")
+    (tmp_path / "a.json").write_text('{"s": {"b": "00"}}')
+    assert "only Parquet" in run("append", "s.t", str(tmp_path / "a.json"), code=1).stderr
+
+
 def test_a_full_disk_is_an_error_in_a_line(warehouse: Path, run: Run) -> None:
     run("init")
     script = "from icecore.engine.cli.main import main; main()"

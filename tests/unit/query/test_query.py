@@ -371,3 +371,22 @@ def test_rows_of_an_expired_snapshot_say_who_expired_it(tmp_path: Path) -> None:
         for read in (past.query("SELECT * FROM ns.t").fetchall, past.load_table("ns.t").scan().to_arrow):
             with pytest.raises(MissingFileError, match=said):
                 read()
+
+
+def test_columns_that_differ_in_case_alone_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    """By the name of another than the first DuckDB would give the first."""
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        rows = pa.table({"id": [1], "ID": [2], "x": [3]})
+        catalog.create_table("ns.t", rows.schema).append(rows)
+        catalog.create_table("ns.u", rows.schema.remove(1)).append(rows.drop_columns(["ID"]))
+        for sql in ('SELECT "ID" FROM ns.t', "SELECT t.Id FROM ns.t", "SELECT x FROM ns.t WHERE ns.t.ID = 2"):
+            with pytest.raises(ValidationError, match="id, ID; 'id' is the first"):
+                catalog.query(sql)
+        for sql, wanted in (
+            ("SELECT * FROM ns.t", (1, 2, 3)),
+            ("SELECT id, ID_1, X FROM ns.t WHERE ID_1 = 2", (1, 2, 3)),
+            ("SELECT ID FROM ns.u", (1,)),
+            ("SELECT (SELECT max(ID) FROM ns.u WHERE u.x = t.x) FROM ns.t", (1,)),
+        ):
+            assert catalog.query(sql).fetchall() == [wanted]
