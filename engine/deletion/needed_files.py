@@ -24,6 +24,7 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.metadata_cleanup import DELETED, FORGOTTEN
+from icecore.projections.files.version_files import version_after
 from icecore.projections.files.version_hint import VERSION_HINT
 from icecore.projections.inspect.reachable_files import needed_files
 
@@ -209,11 +210,9 @@ class Marking:
         """Raises CommitConflictError where another engine's commit is not in the log: what it needs is not known."""
         self._repository.check_pointer(state)
         if is_file_system(state) and state.metadata_location is not None:
-            folder, after = state.metadata_location.rsplit("/", 1)[0], state.metadata_version + 1
-            storage = self._repository.storage_of(state)
-            for ending in (".metadata.json", ".gz.metadata.json", ".metadata.json.gz"):
-                if storage.exists(f"{folder}/v{after}{ending}"):
-                    raise CommitConflictError(
-                        f"{dotted(state.identifier)}: another engine wrote {folder}/v{after}{ending}, which is not in "
-                        f"the log, so what it needs is not known"
-                    )
+            folder, storage = state.metadata_location.rsplit("/", 1)[0], self._repository.storage_of(state)
+            if (made := version_after(folder, state.metadata_version, storage)) is not None:
+                raise CommitConflictError(
+                    f"{dotted(state.identifier)}: another engine wrote {made}, which is not in the log, so what it "
+                    f"needs is not known"
+                )

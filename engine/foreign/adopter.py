@@ -26,13 +26,14 @@ from icecore.engine.foreign.register import metadata_version
 from icecore.engine.log.lock.standing import Standing
 from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore
-from icecore.engine.metadata.fold import TableState, is_file_system, version_names
+from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.replay.states import States
 from icecore.engine.replay.table_states import TableStates
 from icecore.engine.replay.view_states import VIEWS
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.file_follower import FileFollower
+from icecore.projections.files.version_files import version_after
 
 MAX_ROUNDS = 50
 
@@ -187,9 +188,8 @@ class Adopter:
         """File system tables whose folder holds a version after the published one; may be commits under way."""
         for head in self.rows.numbered_heads():
             folder, name = head.logged_location.rsplit("/", 1)
-            after = metadata_version(name) + 1
             try:
-                if any(self.context.storage.exists(f"{folder}/{n}") for n in version_names(after)):
+                if version_after(folder, metadata_version(name), self.context.storage) is not None:
                     yield head.stream
             except IcecoreError:
                 # A folder that can't be looked at now: loading the table says so.

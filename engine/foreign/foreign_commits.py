@@ -9,9 +9,11 @@ from icecore.engine.common.location import is_same_file
 from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_metadata import ForeignFile, chain_from, read_foreign
 from icecore.engine.foreign.foreign_rows import Difference
-from icecore.engine.metadata.fold import TableState, metadata_folder, version_names
+from icecore.engine.foreign.register import metadata_version
+from icecore.engine.metadata.fold import TableState, metadata_folder
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
+from icecore.projections.files.version_files import version_after
 
 RESOLVE = "resolve() with keep='log' or keep='foreign' says which of the two goes on"
 
@@ -55,14 +57,13 @@ def take_in_versions(adoption: AdoptionRun, stream: str, left_out: Collection[Id
     while (location := next_version_file(state, storage)) is not None:
         file = read_foreign(location, storage)
         published = state.metadata_location
-        why = _why_not(state, published, file)
-        named = [e.metadata_file for e in file.metadata.metadata_log]
-        if why is None and named and not any(is_same_file(published, n) for n in named):
+        why, between = _why_not(state, published, file), _versions_between(state, file)
+        if why is None and between is None:
             why = f"another writer made {location}, which does not follow {published}, where the log ends; {RESOLVE}"
-        if why is not None:
-            adoption.problem(state.identifier, stream, why)
+        if why is not None or between is None:
+            adoption.problem(state.identifier, stream, why or "")
             return
-        state = adoption.adopt(state, file)
+        state = adoption.adopt(state, file, between)
 
 
 def is_same_table(ours: TableMetadata, theirs: TableMetadata) -> bool:
@@ -73,10 +74,27 @@ def is_same_table(ours: TableMetadata, theirs: TableMetadata) -> bool:
 
 
 def next_version_file(state: TableState, storage: Storage) -> str | None:
-    """The file of the version after the state's in a file system table's folder, where there is one (MD7)."""
+    """The file of the lowest version above the state's in a file system table's folder, where there is one (MD7)."""
     folder = metadata_folder(state.metadata.location, state.metadata.properties)
-    found = (f"{folder}/{n}" for n in version_names(state.metadata_version + 1))
-    return next((f for f in found if storage.exists(f)), None)
+    return version_after(folder, state.metadata_version, storage)
+
+
+def _versions_between(state: TableState, file: ForeignFile) -> list[str] | None:
+    """The versions that led from the state's to a later one, by that one's metadata log; None where none did.
+
+    Names of versions come again, as where a crash left one that was taken back. Writers note with the name of a file
+    when it was written, so that tells. Of a version whose forerunners were deleted, and left its log, that it has our
+    current snapshot does.
+    """
+    log, ours = file.metadata.metadata_log, state.metadata
+    for index in reversed(range(len(log))):
+        if is_same_file(state.metadata_location, log[index].metadata_file):
+            is_ours = log[index].timestamp_ms == ours.last_updated_ms
+            return [e.metadata_file for e in log[index + 1 :]] if is_ours else None
+    if metadata_version(file.location) == state.metadata_version + 1:
+        return None if log else []
+    has_ours = ours.current_snapshot_id is None or file.metadata.snapshot_by_id(ours.current_snapshot_id) is not None
+    return [e.metadata_file for e in log] if has_ours else None
 
 
 def _why_not(state: TableState, known: str | None, file: ForeignFile) -> str | None:

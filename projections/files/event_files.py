@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 
 import orjson
 from attrs import define, field, frozen
@@ -31,6 +32,7 @@ from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.properties.table_properties import METADATA_COMPRESSION
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.spec.updates.table_update import AddSnapshot, RemoveSnapshots
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.manifest_entries import ManifestEntries
@@ -44,36 +46,46 @@ FOREIGN_METADATA = "foreign-metadata"
 class Expiring:
     """Snapshots that later events of a batch remove, and the manifests that the others of the batch list.
 
-    `relocated` has the snapshots that events of the batch give new lists, with the position of the last such event.
+    `needed` is None where a list of these can't be read: then all manifests may be. `relocated` has the snapshots that
+    events of the batch give new lists, with the position of the last such event.
     """
 
     snapshot_ids: frozenset[int] = frozenset()
-    needed: frozenset[str] = frozenset()
+    needed: frozenset[str] | None = frozenset()
     relocated: Mapping[int, int] = field(factory=dict)
 
     @classmethod
-    def of(cls, events: Sequence[Event], models: ReadModels) -> Expiring:
-        """The snapshots that the events of one stream expire, in order."""
+    def of(cls, events: Sequence[Event], listed: Callable[[int, Snapshot | None], Iterable[str] | None]) -> Expiring:
+        """The snapshots that the events of one stream expire, in order.
+
+        `listed` gives the manifests of a snapshot, which is told with its id where an event of these adds it, and None
+        where they are not known: its list may be another engine's.
+        """
         relocated = {
             int(i): e.position for e in events if e.kind == TABLE_RELOCATED for i in e.payload["manifest-lists"]
         }
         if not relocated and not any(RemoveSnapshots.action in e.payload_text for e in events):
             return cls()
-        added, gone = set(relocated), set[int]()
+        added, gone = dict[int, Snapshot | None].fromkeys(relocated), set[int]()
         for event in events:
             for update in table_updates(event):
                 if isinstance(update, AddSnapshot):
-                    added.add(update.snapshot.snapshot_id)
+                    added[update.snapshot.snapshot_id] = update.snapshot
                 elif isinstance(update, RemoveSnapshots):
                     gone |= set(update.snapshot_ids)
-        lists = (models.list_manifests(events[0].stream, i) or () for i in added - gone)
-        needed = frozenset(m.manifest.manifest_path for listed in lists for m in listed)
+        lists = [listed(i, snapshot) for i, snapshot in added.items() if i not in gone]
+        known = [paths for paths in lists if paths is not None]
+        needed = frozenset(chain.from_iterable(known)) if len(known) == len(lists) else None
         return cls(frozenset(gone), needed, relocated)
 
     def needs(self, snapshot_id: int, listed: ListedManifest) -> bool:
         """Whether a manifest that a snapshot adds is to be written."""
         is_final = snapshot_id not in self.snapshot_ids and snapshot_id not in self.relocated
-        return is_final or listed.manifest.manifest_path in self.needed
+        return is_final or self.is_needed(listed)
+
+    def is_needed(self, listed: ListedManifest) -> bool:
+        """Whether a snapshot that stays may list a manifest."""
+        return self.needed is None or listed.manifest.manifest_path in self.needed
 
     def needs_list(self, snapshot_id: int, position: int) -> bool:
         """Whether the list that an event gives a snapshot is to be written: the last one that it gets."""
@@ -140,7 +152,7 @@ class EventFiles:
     ) -> list[WrittenFile]:
         """The manifests and lists that a table got anew, but for what only snapshots need that go."""
         relocated = RelocatedManifests.from_dict(event.payload, event.position)
-        written = [m for m in relocated.manifests if m.manifest.manifest_path in expiring.needed]
+        written = [m for m in relocated.manifests if expiring.is_needed(m)]
         lists = [i for i in relocated.lists if expiring.needs_list(i, event.position)]
         return [
             *(self._write_manifest(event, m, metadata, storage) for m in written),

@@ -120,7 +120,7 @@ class Materializer:
         state = base
         pending: list[Step] = []
         written: list[WrittenFile] = []
-        expired = Expiring.of(events, self.models)
+        expired = Expiring.of(events, lambda i, snapshot: self._manifests(stream, i, snapshot, storage))
         forgotten = DroppedMetadata.of(self._store, base, events)
         for step in steps:
             pending.append(step)
@@ -176,24 +176,26 @@ class Materializer:
             location = snapshot.manifest_list
             if location in kept:
                 self._restore(state.stream, location, kept.pop(location), storage)
-            for path in self._listed(state.stream, snapshot, storage):
+            for path in self._manifests(state.stream, snapshot.snapshot_id, snapshot, storage) or ():
                 if path in kept:
                     self._restore(state.stream, path, kept.pop(path), storage)
 
-    def _listed(self, stream: str, snapshot: Snapshot, storage: Storage) -> list[str]:
-        """The manifests of a snapshot; none where another's list is lost for good."""
-        known = self.models.list_manifests(stream, snapshot.snapshot_id)
+    def _manifests(
+        self, stream: str, snapshot_id: int, snapshot: Snapshot | None, storage: Storage
+    ) -> list[str] | None:
+        """The manifests of a snapshot; None where another's list is lost for good."""
+        known = self.models.list_manifests(stream, snapshot_id)
         if known is not None:
-            return [m.manifest.manifest_path for m in known if m.is_foreign]
-        if snapshot.manifest_list is None:
-            return list(snapshot.manifests or ())
+            return [m.manifest.manifest_path for m in known]
+        if snapshot is None or snapshot.manifest_list is None:
+            return None if snapshot is None else list(snapshot.manifests or ())
         from icecore.engine.formats.manifest_list_avro import read_manifest_list
 
         try:
             data = self._entries.file_bytes(stream, snapshot.manifest_list, storage)
             return [m.manifest_path for m in read_manifest_list(data, snapshot.manifest_list)]
         except (MissingFileError, CorruptFileError):
-            return []
+            return None
 
     def _restore(self, stream: str, location: str, sha256: str, storage: Storage) -> None:
         with contextlib.suppress(MissingFileError):

@@ -47,18 +47,22 @@ class DroppedMetadata:
         folding = TableFold(base)
         before, gone, made = folding.metadata_log, set[str](), set[str]()
         for event in events:
+            location = folding.metadata_location
             folding.apply(event)
             after = folding.metadata_log
             if event.schema_version >= NAMING_VERSION and event.kind != TABLE_ADOPTED:
                 gone |= set(event.payload.get(DELETED_METADATA, ()))
             elif DELETE_AFTER_COMMIT.of(folding.properties):
-                gone |= set(before) - set(after)
+                # Another engine's log may not have even the last of ours any more.
+                gone |= {*before, location or ""} - {*after, ""}
             before = after
             if event.kind not in (TABLE_REGISTERED, TABLE_ADOPTED) and folding.metadata_location is not None:
                 made.add(folding.metadata_location)
         registered = {e.payload["metadata-location"] for e in events if e.kind == TABLE_REGISTERED}
         gone -= {*before, folding.metadata_location or ""}
-        gone = {f for f in gone if store.row(MODELS, "is_pointed_at", location=f) is None}
+        # The pointer of this table may be at the last of ours still.
+        last = None if base is None else base.metadata_location
+        gone = {f for f in gone if store.row(MODELS, "is_pointed_at", location=f, own=int(f == last)) is None}
         if not gone or _is_shared(store, events[-1].stream, folding.location):
             return cls()
         return cls(frozenset(gone - registered), frozenset((gone & made) - registered))
@@ -134,7 +138,7 @@ def note_forgotten(store: EventStore, stream: str, position: int, forgotten: Dro
                 length=0,
                 sha256="",
             )
-        if store.row(MODELS, "is_pointed_at", location=location) is None:
+        if store.row(MODELS, "is_pointed_at", location=location, own=0) is None:
             store.execute(MODELS, "put_kind", location=location, stream=stream, kind=FORGOTTEN)
 
 

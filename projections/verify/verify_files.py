@@ -10,6 +10,7 @@ from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.repository.repository import Repository
+from icecore.projections.files.version_files import version_after
 from icecore.projections.files.version_hint import VERSION_HINT, hint_of
 from icecore.projections.inspect.reachable_files import shares_location
 
@@ -68,12 +69,10 @@ def _is_of_another(repository: Repository, state: TableState, folder: str, hint:
 
 
 def _ahead_problems(repository: Repository, state: TableState, location: str) -> Iterator[str]:
-    folder, version = location.rsplit("/", 1)[0], state.metadata_version + 1
-    for gz in ("", ".gz"):
-        path = f"{folder}/v{version}{gz}.metadata.json"
-        if repository.storage_of(state).exists(path):
-            yield (
-                f"{path} is ahead of the log, which ends at version {state.metadata_version} of "
-                f"{dotted(state.identifier)}: another engine made it, or its event was lost; to go on from there, "
-                "drop the table and register that file"
-            )
+    folder, storage = location.rsplit("/", 1)[0], repository.storage_of(state)
+    if (path := version_after(folder, state.metadata_version, storage)) is not None:
+        yield (
+            f"{path} is ahead of the log, which ends at version {state.metadata_version} of "
+            f"{dotted(state.identifier)}: another engine made it, or its event was lost; to go on from there, "
+            "drop the table and register that file"
+        )

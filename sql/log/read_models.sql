@@ -278,7 +278,7 @@ SELECT DISTINCT stream FROM written_file
 WHERE kind = 'metadata-forgotten' AND kind IN ('metadata-forgotten', 'metadata-deleted') ORDER BY stream;
 
 -- name: is_pointed_at
-SELECT 1 FROM iceberg_tables WHERE metadata_location = $location LIMIT 1;
+SELECT 1 FROM iceberg_tables WHERE metadata_location = $location LIMIT 1 OFFSET $own;
 
 -- name: other_head_at
 SELECT 1 FROM stream_head WHERE location = $location AND stream <> $stream LIMIT 1;

@@ -22,6 +22,7 @@ from icecore.engine.events.event import Event, Provenance, is_view_stream
 from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_commits import is_same_table, next_version_file
 from icecore.engine.foreign.foreign_metadata import Chain, ForeignFile, chain_from, read_foreign
+from icecore.engine.foreign.register import metadata_version
 from icecore.engine.joint_commit.joint_commit import CommitTargets
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, WriteTransaction
@@ -236,5 +237,5 @@ def _versions_after(state: TableState, storage: Storage) -> list[str]:
     locations = []
     while (location := next_version_file(state, storage)) is not None:
         locations.append(location)
-        state = evolve(state, metadata_version=state.metadata_version + 1)
+        state = evolve(state, metadata_version=metadata_version(location))
     return locations

@@ -1,0 +1,38 @@
+"""The versions in the folder of a file system table, which any writer may add to. Spec: File System Tables (MD7)."""
+
+from __future__ import annotations
+
+import re
+
+from icecore.engine.errors import MissingFileError
+from icecore.engine.metadata.fold import version_names
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.files.version_hint import VERSION_HINT
+
+_VERSIONED = re.compile(r"v(\d{1,18})(?:\.gz)?\.metadata\.json(?:\.gz)?")
+
+
+def version_after(folder: str, version: int, storage: Storage) -> str | None:
+    """The file of the lowest version above one; None where there is none.
+
+    Writers that delete old versions may have deleted the next one already. Then it is the hint that tells of later
+    ones, and where it tells nothing all files are looked through.
+    """
+    for name in version_names(version + 1):
+        if storage.exists(f"{folder}/{name}"):
+            return f"{folder}/{name}"
+    hinted = _hinted(folder, storage)
+    if hinted is not None and hinted <= version + 1:
+        return None
+    found = [(int(m[1]), name) for name in storage.list(folder) if (m := _VERSIONED.fullmatch(name)) is not None]
+    above = min((each for each in found if each[0] > version), default=None)
+    return None if above is None else f"{folder}/{above[1]}"
+
+
+def _hinted(folder: str, storage: Storage) -> int | None:
+    """The version that the hint names; None where there is no hint, or one of no version."""
+    try:
+        text = storage.read_bytes(f"{folder}/{VERSION_HINT}").decode("ascii", "replace").strip()
+    except MissingFileError:
+        return None
+    return int(text) if text.isdecimal() and len(text) <= 18 else None
