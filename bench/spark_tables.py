@@ -50,13 +50,17 @@ def make_tables(folder: Path, scale: float, cases: Iterable[str]) -> None:
     (folder / "scale").write_text(str(scale))
 
 
+_WRITE = "3f0e7a52-9d41-4c8b-8a06-5b1f2c7d9e10"
+"""What a writer of Iceberg puts into the names of its files, and tells them by: these have field ids."""
+
+
 def _many(catalog: icecore.Catalog, folder: Path, files: int) -> None:
     table = catalog.create_table("ns.many", SCHEMA)
     there = folder / "warehouse" / "ns" / "many" / "data"
     there.mkdir(parents=True, exist_ok=True)
     paths = []
     for i in range(files):
-        path = there / f"{i:05d}.parquet"
+        path = there / f"00000-{i}-{_WRITE}-00001.parquet"
         pq.write_table(rows(i * ROWS_OF_A_SMALL_FILE, ROWS_OF_A_SMALL_FILE, i), path)
         paths.append(path.as_uri())
     table.add_files(paths)

@@ -251,13 +251,13 @@ class DataScan(ScanDisplay):
         Without a session the active one reads; raises ValidationError where there is none. Its own `count()` starts no
         job where metadata tells it.
         """
-        from icecore.engine.spark.read.scan_to_spark import read_tasks, with_known_count
+        from icecore.engine.spark.read.scan_to_spark import read_plan, with_known_count
         from icecore.engine.spark.session import given_or_active
 
         planned = self.planned
-        frame = read_tasks(
+        frame = read_plan(
             given_or_active(session),
-            planned.tasks(),
+            planned,
             projection=self.projection,
             metadata=self._state.metadata,
             storage=self.storage,
@@ -272,14 +272,14 @@ class DataScan(ScanDisplay):
         The limit is not applied.
         """
         from icecore.engine.expression.simplify import and_
-        from icecore.engine.spark.read.scan_to_spark import read_tasks
+        from icecore.engine.spark.read.scan_to_spark import read_plan
 
         listed, entries = self._manifests()
         condition = and_(self.row_filter, further)
         planned = self._planner.plan_manifests(self._state, listed, condition, self.schema, entries)
-        return read_tasks(
+        return read_plan(
             session,
-            planned.tasks(),
+            planned,
             projection=self.projection,
             metadata=self._state.metadata,
             storage=self.storage,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import unicodedata
 
-from icecore.engine.common.location import local_path
+from icecore.engine.common.location import absolute, local_path
 from icecore.engine.storage.file_io import Storage
 
 # What java.net.URI leaves alone in a path; percent signs are not among them.
@@ -19,7 +18,7 @@ def spark_path(storage: Storage, location: str) -> str:
     """
     target = storage.resolve(location)
     path = local_path(target)
-    return target if path is None else "file://" + os.path.abspath(path)
+    return target if path is None else "file://" + absolute(path)
 
 
 def shown_path(path: str) -> str:
@@ -42,7 +41,7 @@ def spark_can_open(path: str, *, hidden: bool = False) -> bool:
     name = segments[-1]
     if not hidden and (name.startswith((".", "_")) or name.endswith("._COPYING_")):
         return False
-    if any(s in (".", "..") for s in segments) or not name:
+    if "." in segments or ".." in segments or not name:
         return False
     # Hadoop's local file system takes a colon in a name for the end of a scheme.
     return ":" not in rest if scheme == "file" else True

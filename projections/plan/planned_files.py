@@ -15,6 +15,7 @@ from attrs import define, evolve, field, frozen
 
 from icecore.engine.common.bulk_attrs import build_attrs, gc_paused
 from icecore.engine.common.lazy_property import lazy_property
+from icecore.engine.data.file_columns import FileColumns
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import AlwaysTrue, Expression
 from icecore.engine.formats import arrays
@@ -189,6 +190,21 @@ class PlannedFiles:
                 "data_sequence_number": [n or 0 for n in _values(files, "sequence_number")],
             }
             return build_attrs(FileScanTask, files.num_rows, made)
+
+    def plain_columns(self) -> FileColumns | None:
+        """The files as columns, where they are Parquet without deletes; None else."""
+        files = self.files
+        if len(self.pairs) or not pc.all(pc.equal(files["file_format"], FileFormat.PARQUET.value)).as_py():
+            return None
+        metadata = self.state.metadata
+        return FileColumns(
+            files["file_path"].combine_chunks(),
+            files["file_size_in_bytes"].combine_chunks(),
+            files["spec_id"].combine_chunks(),
+            files["first_row_id"].combine_chunks(),
+            pc.fill_null(files["sequence_number"].combine_chunks(), 0),
+            self._partitions(metadata.specs, metadata.all_fields),
+        )
 
     def _partitions(self, specs: Mapping[int, PartitionSpec], schema: Schema) -> list[tuple[Any, ...]]:
         """The partition tuple of each file; each tuple is decoded once, however many files have it."""

@@ -69,7 +69,10 @@ class WrittenSchemas:
 
     def of(self, location: str) -> Schema | None:
         """The schema of a file, as far as names and types go; None where the file or the table doesn't tell."""
-        mark = mark_of(location)
+        return self.of_mark(mark_of(location))
+
+    def of_mark(self, mark: str | None) -> Schema | None:
+        """The schema of files with a mark; None for none, or of another table."""
         if mark is None:
             return None
         while mark not in self._found and (schema := next(self._left, None)) is not None:

@@ -7,13 +7,14 @@ Spec: Column Projection (P1), Row Lineage (RL5), Row-level Deletes (D2 to D5).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 from attrs import define, field, frozen
 
 from icecore.engine.data.arrow.arrow_values import to_array
+from icecore.engine.data.file_columns import FileColumns
 from icecore.engine.data.read.column_resolution import (
     DELETED_ID,
     FILE_ID,
@@ -22,7 +23,6 @@ from icecore.engine.data.read.column_resolution import (
     ROW_ID_ID,
     SPEC_ID_ID,
 )
-from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import BoundTerm
 from icecore.engine.spark.pyspark_api import DataFrame
@@ -48,7 +48,7 @@ from icecore.engine.spark.read.frame_names import UNSAFE_TO_PUSH, alias
 from icecore.engine.spark.read.scan_context import Branch, ScanContext
 from icecore.engine.spark.read.stored_arrow import stored_array
 from icecore.engine.spark.relation.file_pruning import FilePruning
-from icecore.engine.spark.spark_paths import shown_path, spark_path
+from icecore.engine.spark.spark_paths import shown_path
 from icecore.engine.spark.spark_sql_text import quote, text_literal
 from icecore.engine.spark.spark_types import stored_type
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, without_metrics
@@ -79,13 +79,14 @@ _OPTIONS = {
 
 @frozen
 class NativeGroup:
-    """Tasks that one relation can read: whole files with the same read columns.
+    """Whole files that one relation can read, with the same read columns, and their paths as Spark takes them.
 
     `lacking` are top-level columns that come from the partition where the file doesn't have them. `by_id` says
     whether columns are found by field id or by name.
     """
 
-    tasks: tuple[FileScanTask, ...]
+    files: FileColumns
+    paths: pa.Array
     columns: tuple[ReadColumn, ...]
     lacking: frozenset[int]
     by_id: bool
@@ -116,9 +117,6 @@ class _NativeRead:
         for deletes in equality:
             frame = self.without_equal_rows(frame, deletes, columns, sql)
         return Branch(frame, columns, sql)
-
-    def paths(self) -> list[str]:
-        return [spark_path(self.context.storage, t.file.file_path) for t in self.group.tasks]
 
     def read_fields(self) -> T.StructType:
         """The columns of the files, and stored row identities where these are needed."""
@@ -151,7 +149,13 @@ class _NativeRead:
         return f"coalesce({value}, {self.constant_of_partition(column.field)})"
 
     def constant_of_partition(self, f: NestedField) -> str:
-        identity = [self.context.identity_values(t.file).get(f.field_id) for t in self.group.tasks]
+        places = self.context.identity_fields
+        place = {
+            spec_id: next((i for i, source in found if source == f.field_id), None) for spec_id, found in places.items()
+        }
+        identity = [
+            None if (i := place[spec_id]) is None else p[i] for spec_id, p in self.group.files.with_partitions()
+        ]
         array = stored_array(to_array(f.field_type, identity, with_ids=False), f.field_type)
         return self.constant(f"__icecore_p{f.field_id}", stored_type(f.field_type), array)
 
@@ -161,30 +165,29 @@ class _NativeRead:
         return quote(name)
 
     def reserved_sql(self, f: NestedField) -> str:
-        files = [t.file for t in self.group.tasks]
+        files = self.group.files
         match f.field_id:
             case i if i == FILE_ID:
-                return self.constant(_LOCATION, T.StringType(), pa.array([x.file_path for x in files], pa.string()))
+                return self.constant(_LOCATION, T.StringType(), files.locations)
             case i if i == POS_ID:
                 return self.position()
             case i if i == DELETED_ID:
                 return "FALSE"
             case i if i == SPEC_ID_ID:
-                return self.constant(_SPEC, T.IntegerType(), pa.array([x.spec_id for x in files], pa.int32()))
+                return self.constant(_SPEC, T.IntegerType(), files.spec_ids)
             case i if i == PARTITION_ID:
                 return self.partition_sql(f)
             case i if i == ROW_ID_ID:
-                return self.coalesced(f, f"({self.first_row(files)} + {self.position()})")
+                return self.coalesced(f, f"({self.first_row()} + {self.position()})")
             case i if i == LAST_UPDATED_ID:
-                numbers = pa.array([t.data_sequence_number for t in self.group.tasks], pa.int64())
-                sequence = self.constant(_SEQUENCE, T.LongType(), numbers)
-                return self.coalesced(f, f"IF({self.first_row(files)} IS NULL, NULL, {sequence})")
+                sequence = self.constant(_SEQUENCE, T.LongType(), files.sequence_numbers)
+                return self.coalesced(f, f"IF({self.first_row()} IS NULL, NULL, {sequence})")
             case _:
                 raise ValidationError(f"metadata column {f.name!r} (id {f.field_id}) can't be read")
 
     def partition_sql(self, f: NestedField) -> str:
-        specs, files = self.context.metadata.specs, [t.file for t in self.group.tasks]
-        values = [partition_struct(specs[x.spec_id], x.partition) for x in files]
+        specs = self.context.metadata.specs
+        values = [partition_struct(specs[spec_id], found) for spec_id, found in self.group.files.with_partitions()]
         parts = []
         for part in children(f.field_type):
             t = part.field_type
@@ -193,8 +196,8 @@ class _NativeRead:
             parts.append(f"{text_literal(part.name)}, {shown_primitive_sql(t, constant)}")
         return f"named_struct({', '.join(parts)})"
 
-    def first_row(self, files: Sequence[ContentFile]) -> str:
-        return self.constant(_FIRST_ROW, T.LongType(), pa.array([x.first_row_id for x in files], pa.int64()))
+    def first_row(self) -> str:
+        return self.constant(_FIRST_ROW, T.LongType(), self.group.files.first_row_ids)
 
     def position(self) -> str:
         self.needs_position = True
@@ -204,18 +207,18 @@ class _NativeRead:
         return f"coalesce({quote(alias(f.field_id))}, {inherited})" if self.group.by_id else inherited
 
     def position_deletes(self) -> list[PositionDeletes]:
-        found = []
-        for number, t in enumerate(self.group.tasks):
-            deletes = tuple(without_metrics(d) for d in t.delete_files if d.content is DataFileContent.POSITION_DELETES)
+        files, found = self.group.files, []
+        for number, of_file in enumerate(files.delete_files):
+            deletes = tuple(without_metrics(d) for d in of_file if d.content is DataFileContent.POSITION_DELETES)
             if deletes:
-                found.append(PositionDeletes(number, t.file.file_path, deletes))
+                found.append(PositionDeletes(number, files.locations[number].as_py(), deletes))
         self.needs_position = self.needs_position or bool(found)
         return found
 
     def without_positions(self, frame: DataFrame, positions: list[PositionDeletes]) -> DataFrame:
         """By bits where the session can test them and they are few, else by an anti join."""
         session, storage, planned = self.context.session, self.context.storage, self.context.planned_frames
-        bits = None if planned is None else position_bits(positions, len(self.group.tasks), storage)
+        bits = None if planned is None else position_bits(positions, len(self.group.files), storage)
         if planned is not None and bits is not None:
             return planned.without_deleted(frame, _NUMBER, _POS, bits)
         keys = position_keys(session, positions, storage)
@@ -226,8 +229,8 @@ class _NativeRead:
         """The equality delete files by key columns; with more than one set of files, each task has a set's number."""
         sets: dict[frozenset[str], int] = {}
         numbers, files = [], {}
-        for t in self.group.tasks:
-            equality = [d for d in t.delete_files if d.content is DataFileContent.EQUALITY_DELETES]
+        for of_file in self.group.files.delete_files:
+            equality = [d for d in of_file if d.content is DataFileContent.EQUALITY_DELETES]
             files.update({d.file_path: d for d in equality})
             numbers.append(sets.setdefault(frozenset(d.file_path for d in equality), len(sets)))
         if not files:
@@ -261,15 +264,16 @@ class _NativeRead:
     def placed(self, *, numbered: bool) -> DataFrame:
         """The files with the position of each row and the constants of its file."""
         if numbered:
-            self.constant(_NUMBER, T.IntegerType(), pa.array(range(len(self.group.tasks)), pa.int32()))
+            self.constant(_NUMBER, T.IntegerType(), pa.array(range(len(self.group.files)), pa.int32()))
         planned = self.context.planned_frames
         if planned is None:
             return self.joined()
-        sizes, fields = [t.file.file_size_in_bytes for t in self.group.tasks], self.read_fields()
+        fields = self.read_fields()
         position = planned.position_column if self.needs_position else None
         if position is not None:
             fields = T.StructType([*fields, T.StructField(position, T.LongType())])
-        frame = planned.frame(self.paths(), sizes, fields, self.constants, _OPTIONS, self.pruning())
+        group = self.group
+        frame = planned.frame(group.paths, group.files.sizes, fields, self.constants, _OPTIONS, self.pruning())
         if position is None:
             return frame
         # Of a row without one it could not be told whether it is deleted.
@@ -282,12 +286,12 @@ class _NativeRead:
             return None
         read = [c for c in self.group.columns if c.is_read and c.field.field_id not in self.group.lacking]
         terms = dict(_terms(self.context.schema, read, ()))
-        return FilePruning(terms, [t.file.file_path for t in self.group.tasks], self.context.replanned)
+        return FilePruning(terms, self.group.files.locations.to_pylist(), self.context.replanned)
 
     def joined(self) -> DataFrame:
         """The same by public API alone."""
         reader = self.context.session.read.schema(self.read_fields()).options(**_OPTIONS)
-        frame = reader.parquet(*self.paths())
+        frame = reader.parquet(*self.group.paths.to_pylist())
         extra = []
         if self.needs_position:
             extra.append(F.col("_metadata.row_index").alias(_POS))
@@ -301,7 +305,7 @@ class _NativeRead:
     def with_constants(self, frame: DataFrame) -> DataFrame:
         names = list(self.constants)
         path, found = f"{_PATH}_of_file", "__icecore_found"
-        arrays = [pa.array([shown_path(p) for p in self.paths()], pa.string())]
+        arrays = [pa.array([shown_path(p) for p in self.group.paths.to_pylist()], pa.string())]
         arrays += [pa.array([True] * len(arrays[0])), *(array for _, array in self.constants.values())]
         struct = T.StructType(
             [

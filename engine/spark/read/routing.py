@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
+import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.data.file.file_field import FileField, has_ids
+from icecore.engine.data.file_columns import FileColumns
 from icecore.engine.data.read.column_resolution import DELETED_ID
 from icecore.engine.data.read.file_sources import open_source
 from icecore.engine.data.scan_task import FileScanTask
@@ -59,7 +61,7 @@ class Routes:
 
 def routes(context: ScanContext, tasks: Sequence[FileTask]) -> Routes:
     """Each task in one place. Raises MissingFileError or CorruptFileError where a footer must be read and can't be."""
-    router = _Router(context)
+    router = Router(context)
     router.look_into(tasks)
     groups: dict[object, list[tuple[FileScanTask, tuple[ReadColumn, ...], frozenset[int], bool]]] = {}
     python = []
@@ -78,8 +80,12 @@ def routes(context: ScanContext, tasks: Sequence[FileTask]) -> Routes:
         group_tasks = tuple(m[0] for m in members)
         _, columns, lacking, by_id = members[0]
         if by_id:
-            columns = context.read_columns(context.read_fields(key_ids(group_tasks)), [t.file for t in group_tasks])
-        native.append(NativeGroup(group_tasks, columns, lacking, by_id))
+            found = (context.written.of(t.file.file_path) for t in group_tasks)
+            written = {id(s): s for s in found if s is not None}
+            columns = context.read_columns(context.read_fields(key_ids(group_tasks)), written.values())
+        files = FileColumns.of_tasks(group_tasks)
+        paths = pa.array([spark_path(context.storage, t.file.file_path) for t in group_tasks], pa.string())
+        native.append(NativeGroup(files, paths, columns, lacking, by_id))
     return Routes(tuple(native), tuple(python))
 
 
@@ -89,7 +95,9 @@ def key_ids(tasks: Iterable[FileScanTask]) -> frozenset[int]:
     return frozenset(i for d in deletes for i in d.equality_ids or ())
 
 
-class _Router:
+class Router:
+    """The choice for the files of one read."""
+
     def __init__(self, context: ScanContext) -> None:
         self.context = context
         self.is_planned = context.planned_frames is not None
@@ -149,12 +157,7 @@ class _Router:
             return
         has_mapping = self.context.identification.name_mapping is not None
         files = [t.task.file for t in tasks if t.is_whole and t.task.file.file_format is FileFormat.PARQUET]
-        # Elsewhere a file may have the name of one of ours and be another program's copy of it.
-        metadata = self.context.metadata
-        own = tuple(
-            f"{p.rstrip('/')}/" for p in (metadata.location, data_folder(metadata.location, metadata.properties))
-        )
-        written = self.context.written
+        own, written = self.own_folders, self.context.written
         unknown = [
             f
             for f in files
@@ -166,6 +169,13 @@ class _Router:
         with ThreadPoolExecutor(_THREADS) as pool:
             for found in pool.map(self.physical, (unknown[i::_THREADS] for i in range(_THREADS))):
                 self.opened.update(found)
+
+    @cached_property
+    def own_folders(self) -> tuple[str, ...]:
+        """Where the table's writers put files: elsewhere one may have a name of ours and be another program's copy."""
+        metadata = self.context.metadata
+        folders = (metadata.location, data_folder(metadata.location, metadata.properties))
+        return tuple(f"{p.rstrip('/')}/" for p in folders)
 
     def has_column(self, file: ContentFile, field_id: int) -> bool:
         """Whether a file is known to have a column: by its metrics, or by the schema that it was written with."""

@@ -74,12 +74,9 @@ class ScanContext:
                 chosen[root] = (schema or self.schema).find_field(root)
         return tuple(chosen.values())
 
-    def read_columns(
-        self, fields: tuple[NestedField, ...], files: Iterable[ContentFile] = ()
-    ) -> tuple[ReadColumn, ...]:
-        """The columns to read by field id from files whose schemas are known, under names by ids if there are none."""
-        written = {id(s): s for f in files if (s := self.written.of(f.file_path)) is not None}
-        return columns_by_id(self.schema, fields, ReadNames(written.values()))
+    def read_columns(self, fields: tuple[NestedField, ...], written: Iterable[Schema] = ()) -> tuple[ReadColumn, ...]:
+        """The columns to read by field id from files of these schemas, under names by ids if none are known."""
+        return columns_by_id(self.schema, fields, ReadNames(written))
 
     def id_path(self, field_id: int) -> tuple[int, ...]:
         """The ids from the top-level column down to a field. Raises ValidationError where no schema has it."""
@@ -103,8 +100,15 @@ class ScanContext:
             raise ValidationError(
                 f"{file.file_path}: the partition {file.partition!r} does not fit partition spec {file.spec_id}"
             )
-        pairs = zip(spec.fields, file.partition, strict=True)
-        return {f.source_id: value for f, value in pairs if isinstance(f.transform, IdentityTransform)}
+        return {source_id: file.partition[i] for i, source_id in self.identity_fields[file.spec_id]}
+
+    @cached_property
+    def identity_fields(self) -> Mapping[int, list[tuple[int, int]]]:
+        """The places of identity fields in partitions, and their source ids, by spec id."""
+        return {
+            spec_id: [(i, f.source_id) for i, f in enumerate(spec.fields) if isinstance(f.transform, IdentityTransform)]
+            for spec_id, spec in self.metadata.specs.items()
+        }
 
 
 @define(frozen=True)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import Protocol
 
+from icecore.engine.data.file_columns import FileColumns
 from icecore.engine.data.read.column_resolution import FIRST_RESERVED_ID
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.bind import predicates
@@ -17,6 +19,7 @@ from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.read.frame_columns import path_sql, shown_primitive_sql, shown_sql
 from icecore.engine.spark.read.native_scan import native_branch
+from icecore.engine.spark.read.plain_files import plain_groups
 from icecore.engine.spark.read.python_scan import python_branch
 from icecore.engine.spark.read.routing import routes
 from icecore.engine.spark.read.scan_context import Branch, ScanContext
@@ -71,7 +74,42 @@ def read_tasks(
     branches = [native_branch(context, group) for group in found.native]
     if found.python:
         branches.append(python_branch(context, found.python, context.read_columns(context.read_fields(frozenset()))))
-    return reduce(lambda a, b: a.union(b), [_finished(context, b) for b in branches])
+    return _united([_finished(context, b) for b in branches])
+
+
+class PlanOfFiles(Protocol):
+    """A plan whose files can be taken as tasks, and as columns where nothing of them needs tasks."""
+
+    def tasks(self) -> Sequence[FileScanTask]: ...
+
+    def plain_columns(self) -> FileColumns | None: ...
+
+
+def read_plan(
+    session: SparkSession,
+    planned: PlanOfFiles,
+    *,
+    projection: Schema,
+    metadata: TableMetadata,
+    storage: Storage,
+    filter: Expression | None = None,
+    replanned: Replanned | None = None,
+) -> DataFrame:
+    """As `read_tasks` of the plan's tasks, which are not made where no file has to be looked at itself."""
+    context = ScanContext(session, metadata, storage, projection, TRUE if filter is None else filter, replanned)
+    files = None if context.planned_frames is None or filter == FALSE else planned.plain_columns()
+    groups = plain_groups(context, files) if files else None
+    if groups is not None:
+        return _united([_finished(context, native_branch(context, group)) for group in groups])
+    return read_tasks(
+        session,
+        planned.tasks(),
+        projection=projection,
+        metadata=metadata,
+        storage=storage,
+        filter=filter,
+        replanned=replanned,
+    )
 
 
 def with_known_count(frame: DataFrame, count: int | None) -> DataFrame:
@@ -81,6 +119,10 @@ def with_known_count(frame: DataFrame, count: int | None) -> DataFrame:
         # Counting is what fills a cache.
         frame.count = lambda: by_spark() if frame.is_cached else count
     return frame
+
+
+def _united(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(lambda a, b: a.union(b), frames)
 
 
 def _finished(context: ScanContext, branch: Branch) -> DataFrame:

@@ -1,10 +1,15 @@
 package icecore;
 
+import java.io.File;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.attribute.BasicFileAttributes;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -13,6 +18,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.And;
@@ -241,32 +247,46 @@ public class PlannedFiles implements FileIndex {
   /** Finds statuses of files, in as many threads as run it. */
   private class Finder implements Runnable {
     private final int[] wanted;
+    private final Path[] found;
     private final FileSystem[] systems;
+    private final FileSystem local;
+    private final long localBlock;
     private final AtomicInteger next = new AtomicInteger();
     private volatile IOException failure;
     private volatile boolean stopped;
 
     Finder(int[] wanted, Configuration conf) {
       this.wanted = wanted;
+      this.found = new Path[wanted.length];
       this.systems = new FileSystem[wanted.length];
       // Opened by the thread that asks, since Hadoop keeps file systems by user.
       HashMap known = new HashMap();
+      FileSystem system = null;
+      String before = null;
+      FileSystem here = null;
       try {
         for (int k = 0; k < wanted.length; k++) {
-          Path path = new Path(paths[wanted[k]]);
-          String home = path.toUri().getScheme() + "://" + path.toUri().getAuthority();
-          if (!known.containsKey(home)) known.put(home, path.getFileSystem(conf));
-          systems[k] = (FileSystem) known.get(home);
+          found[k] = new Path(paths[wanted[k]]);
+          String home = found[k].toUri().getScheme() + "://" + found[k].toUri().getAuthority();
+          if (!home.equals(before)) {
+            if (!known.containsKey(home)) known.put(home, found[k].getFileSystem(conf));
+            system = (FileSystem) known.get(home);
+            before = home;
+            if (system.getClass() == LocalFileSystem.class) here = system;
+          }
+          systems[k] = system;
         }
       } catch (IOException e) {
         throw new UncheckedIOException(e);
       }
+      this.local = here;
+      this.localBlock = here == null ? 0L : here.getDefaultBlockSize(new Path("/"));
     }
 
     public void run() {
       try {
         for (int k = next.getAndIncrement(); k < wanted.length && !stopped; k = next.getAndIncrement()) {
-          statuses[wanted[k]] = systems[k].getFileStatus(new Path(paths[wanted[k]]));
+          statuses[wanted[k]] = status(systems[k], found[k]);
         }
       } catch (IOException e) {
         failure = e;
@@ -274,6 +294,18 @@ public class PlannedFiles implements FileIndex {
       } catch (RuntimeException e) {
         failure = new IOException(e);
         stopped = true;
+      }
+    }
+
+    /** As the file system gives it. Hadoop asks a local disk five times for one file. */
+    private FileStatus status(FileSystem system, Path path) throws IOException {
+      if (system != local) return system.getFileStatus(path);
+      try {
+        BasicFileAttributes a = Files.readAttributes(
+            new File(path.toUri().getPath()).toPath(), BasicFileAttributes.class, new LinkOption[0]);
+        return new FileStatus(a.size(), a.isDirectory(), 1, localBlock, a.lastModifiedTime().toMillis(), path);
+      } catch (NoSuchFileException e) {
+        throw new FileNotFoundException("File " + path + " does not exist");
       }
     }
 

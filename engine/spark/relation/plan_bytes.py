@@ -14,17 +14,15 @@ from icecore.engine.spark.pyspark_api import types as T
 _AS_BYTES = (T.StringType, T.BinaryType, T.DecimalType)
 
 
-def plan_bytes(
-    paths: Sequence[str], sizes: Sequence[int], constants: Mapping[str, tuple[T.DataType, pa.Array]]
-) -> bytes:
+def plan_bytes(paths: pa.Array, sizes: pa.Array, constants: Mapping[str, tuple[T.DataType, pa.Array]]) -> bytes:
     """The number of files, then the columns: paths, sizes in bytes, constants of each file in their stored form.
 
     A column is a byte for each row, 1 where it has a value; then 8 bytes for each, or a length of 4 bytes for each and
     after all lengths the bytes. Numbers are big-endian, floats as doubles, decimals as text.
     """
     columns = [
-        _column(pa.array(paths, pa.string()), T.StringType()),
-        _column(pa.array(sizes, pa.int64()), T.LongType()),
+        _column(paths, T.StringType()),
+        _column(sizes, T.LongType()),
         *(_column(values, spark_type) for spark_type, values in constants.values()),
     ]
     return len(paths).to_bytes(4, "big") + b"".join(columns)
@@ -46,6 +44,11 @@ def deleted_bits(positions: Sequence[np.ndarray[tuple[int], np.dtype[np.int64]]]
 
 def _column(values: pa.Array, spark_type: T.DataType) -> bytes:
     there = np.asarray(values.is_valid()).astype(np.uint8).tobytes()
+    if pa.types.is_string(values.type):
+        texts = pc.fill_null(values, "")
+        offsets = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, texts.offset * 4)
+        data = memoryview(texts.buffers()[2] or b"")[offsets[0] : offsets[-1]]
+        return there + np.diff(offsets).astype(">i4").tobytes() + bytes(data)
     if isinstance(spark_type, _AS_BYTES):
         texts = [_bytes(v) for v in values.to_pylist()]
         return there + np.array([len(t) for t in texts], dtype=">i4").tobytes() + b"".join(texts)

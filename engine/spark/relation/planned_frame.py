@@ -7,7 +7,7 @@ settings that change later change nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -56,8 +56,8 @@ class PlannedFrames:
 
     def frame(
         self,
-        paths: Sequence[str],
-        sizes: Sequence[int],
+        paths: pa.Array,
+        sizes: pa.Array,
         fields: T.StructType,
         constants: Constants,
         options: Mapping[str, str],

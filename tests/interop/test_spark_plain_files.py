@@ -1,0 +1,144 @@
+"""Groups of files made from columns: the same that come of looking at file by file, and none where that is needed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("pyspark")
+
+import icecore
+from icecore.engine.expression.nodes import TRUE
+from icecore.engine.spark.read.native_scan import NativeGroup
+from icecore.engine.spark.read.plain_files import plain_groups
+from icecore.engine.spark.read.routing import routes
+from icecore.engine.spark.read.scan_context import ScanContext
+from icecore.engine.spark.read.whole_files import whole_files
+
+MAPPING = "schema.name-mapping.default"
+IDS = pa.schema(
+    [pa.field(n, t, metadata={"PARQUET:field_id": i}) for n, t, i in (("id", pa.int64(), "1"), ("k", pa.string(), "2"))]
+)
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "k": [str(i % 2) for i in ids]}, schema=IDS)
+
+
+def of_others(table: icecore.Table, folder: Path, *names: str) -> None:
+    """Adds files of these names, whose columns have ids, and takes the mapping of names away."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for n, name in enumerate(names):
+        pq.write_table(rows(100 + n), folder / name)
+    table.add_files([f"file://{folder}/{name}" for name in names])
+    if MAPPING in table.properties:
+        table.remove_properties(MAPPING)
+
+
+def appended(table: icecore.Table) -> None:
+    table.append(rows(1, 2))
+
+
+def added(table: icecore.Table) -> None:
+    table.update_schema().add_column("more", "long").commit()
+    table.append(pa.table({"id": [7], "k": ["1"], "more": [1]}))
+
+
+def partitioned_again(table: icecore.Table) -> None:
+    table.update_spec().add_identity("k").commit()
+    table.append(rows(8, 9))
+
+
+OF_ICEBERG = "00000-0-3f0e7a52-9d41-4c8b-8a06-5b1f2c7d9e10-00001.parquet"
+STEPS: dict[str, Callable[[icecore.Table, Path], None]] = {
+    "append": lambda t, _: appended(t),
+    "schema": lambda t, _: added(t),
+    "spec": lambda t, _: partitioned_again(t),
+    "others": lambda t, there: of_others(t, there / "own" / str(t.metadata.last_sequence_number), OF_ICEBERG),
+}
+
+
+def context_of(table: icecore.Table, columns: tuple[str, ...]) -> tuple[ScanContext, Any]:
+    """What a classic session has, without a session."""
+    scan = table.scan(selected_fields=columns)
+    context = ScanContext(None, table.metadata, scan.storage, scan.projection, TRUE)
+    context.__dict__["planned_frames"] = object()
+    return context, scan.planned
+
+
+def both(table: icecore.Table, columns: tuple[str, ...] = ("*",)) -> tuple[Any, Any]:
+    context, planned = context_of(table, columns)
+    files, found = planned.plain_columns(), routes(context, whole_files(planned.tasks(), context.storage))
+    return None if files is None else plain_groups(context, files), found
+
+
+def told(group: NativeGroup) -> dict[str, Any]:
+    files = group.files
+    numbers = (files.locations, files.sizes, files.spec_ids, files.first_row_ids, files.sequence_numbers, group.paths)
+    return {
+        "columns": group.columns, "lacking": group.lacking, "by_id": group.by_id,
+        "files": [n.to_pylist() for n in numbers], "partitions": list(files.partitions),
+    }  # fmt: skip
+
+
+ORDERS = [(steps, 3) for steps in itertools.permutations(STEPS)] + [(tuple(STEPS), 1), (tuple(STEPS), 2)]
+
+
+@pytest.mark.parametrize(("steps", "version"), ORDERS, ids=lambda v: "-".join(v) if isinstance(v, tuple) else f"v{v}")
+def test_groups_are_those_of_looking_at_each_file(tmp_path: Path, steps: tuple[str, ...], version: int) -> None:
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", IDS, format_version=version)
+        for step in steps:
+            STEPS[step](table, tmp_path)
+            for columns in (("*",), ("id",)):
+                groups, found = both(table, columns)
+                assert found.python == () and groups is not None
+                assert [told(g) for g in groups] == [told(g) for g in found.native]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a.parquet",
+        "part-00000-3f0e7a52-9d41-4c8b-8a06-5b1f2c7d9e10.snappy.parquet",
+        f"x:{OF_ICEBERG}",
+        f".{OF_ICEBERG}",
+    ],
+)
+def test_files_of_other_names_are_looked_at(tmp_path: Path, name: str) -> None:
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", IDS)
+        table.append(rows(1))
+        of_others(table, tmp_path / "others", name)
+        assert both(table)[0] is None
+
+
+def test_what_needs_a_look_is_given_none(tmp_path: Path) -> None:
+    """A mapping of names, deletes, a copy of one of our files elsewhere, a file that comes twice."""
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", IDS, properties={"write.delete.mode": "merge-on-read"})
+        table.append(rows(1, 2))
+        [own] = table.scan().plan_files()
+        assert both(table)[0] is not None
+        copy = tmp_path / "copies" / own.file.file_path.rsplit("/", 1)[1]
+        copy.parent.mkdir()
+        pq.write_table(rows(3).replace_schema_metadata(), copy)
+        other = catalog.create_table("ns.o", IDS)
+        other.add_files([copy.as_uri()])
+        assert both(other)[0] is None
+        table.delete("id = 1")
+        assert both(table)[0] is None
+        twice = catalog.create_table("ns.twice", IDS)
+        twice.append(rows(1))
+        context, planned = context_of(twice, ("*",))
+        files = planned.plain_columns()
+        assert files is not None and plain_groups(context, files.take([0, 0])) is None
