@@ -25,6 +25,7 @@ from icecore.engine.replay.view_states import ViewStates
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.file_follower import FileFollower
+from icecore.projections.files.version_claims import Claim
 
 _FIRST = (ev.TABLE_REGISTERED,)
 
@@ -117,13 +118,14 @@ class AdoptionRun:
         payload: Mapping[str, Any],
         provenance: Provenance,
         given: Sequence[GivenFile] = (),
+        event_id: str | None = None,
     ) -> tuple[Event, TableState | None]:
         """Appends an event that keeps the given files. Its table's state after it is noted, files follow at the end."""
         transaction = self._transaction
         # Before the append: what is not committed yet must not be cached.
         has_state = not (kind in _FIRST or stream == ev.CATALOG_STREAM or ev.is_view_stream(stream))
         before = self.latest(stream) if has_state else None
-        event = append_keeping(transaction, self.context.models, stream, kind, payload, provenance, given)
+        event = append_keeping(transaction, self.context.models, stream, kind, payload, provenance, given, event_id)
         self.context.models.apply(event)
         if before is not None or kind in _FIRST:
             after = fold(before, [event])
@@ -163,13 +165,22 @@ class AdoptionRun:
         set_aside: Sequence[int] = (),
         actor: str | None = None,
         message: str | None = None,
+        unfinished: Claim | None = None,
     ) -> TableState:
-        """Appends the event that adopts one metadata file; `actor` is who decided that, where somebody had to."""
+        """Appends the event that adopts one metadata file; `actor` is who decided that, where somebody had to.
+
+        An `unfinished` commit of ours that made the file gives the event its id and its provenance.
+        """
         base = published or state.metadata
         given = self.given(state, file, base)
         payload = adoption_payload(state, base, file, skipped=skipped, set_aside=set_aside)
-        who = adopted_by(base, file.metadata, actor, message)
-        self.append(state.stream, ev.TABLE_ADOPTED, payload, who, given)
+        who, event_id = adopted_by(base, file.metadata, actor, message), None
+        if unfinished is not None and unfinished.made_by:
+            who, event_id = unfinished.provenance, unfinished.event_id
+            key = who.idempotency_key
+            if key is not None and self.context.store.event_by_idempotency_key(key) is not None:
+                who = evolve(who, idempotency_key=None)
+        self.append(state.stream, ev.TABLE_ADOPTED, payload, who, given, event_id)
         return self._after[state.stream]
 
     def given(self, state: TableState, file: ForeignFile, base: TableMetadata) -> tuple[GivenFile, ...]:

@@ -47,12 +47,16 @@ def take_in_commit(adoption: AdoptionRun, d: Difference) -> None:
 
 
 def take_in_versions(adoption: AdoptionRun, stream: str, left_out: Collection[Identifier]) -> None:
-    """Adopts versions that another writer made in the folder of a file system table, one after another."""
+    """Adopts versions that another writer made in the folder of a file system table, one after another.
+
+    One of them may be of a commit of ours that never got into the log: it is taken in as what it is.
+    """
     state = adoption.latest(stream)
     if state.dropped or state.identifier in left_out:
         return
     adoption.at(state.identifier, stream)
     adoption.context.files.materializer.settle_claim(stream)
+    claim = adoption.context.files.materializer.claim_of(stream)
     storage = adoption.context.storage_of(state)
     while (location := next_version_file(state, storage)) is not None:
         file = read_foreign(location, storage)
@@ -63,7 +67,8 @@ def take_in_versions(adoption: AdoptionRun, stream: str, left_out: Collection[Id
         if why is not None or between is None:
             adoption.problem(state.identifier, stream, why or "")
             return
-        state = adoption.adopt(state, file, between)
+        is_own = claim is not None and claim.is_of(metadata_version(location), file.data)
+        state = adoption.adopt(state, file, between, unfinished=claim if is_own else None)
 
 
 def is_same_table(ours: TableMetadata, theirs: TableMetadata) -> bool:

@@ -27,15 +27,17 @@ def append_keeping(
     payload: Mapping[str, Any],
     provenance: Provenance,
     given: Sequence[GivenFile] = (),
+    event_id: str | None = None,
 ) -> Event:
     """Appends an event that keeps those of some files that no event of the stream has yet."""
     if not given:
-        return transaction.append(stream, kind, payload, provenance=provenance)
+        return transaction.append(stream, kind, payload, provenance=provenance, event_id=event_id)
     from icecore.engine.formats.event_content import encode_parts
 
     keeping = models.keeping(stream, given)
     content = encode_parts(None, keeping.data, new_salt())
-    return transaction.append(stream, kind, {**payload, **keeping.to_payload()}, provenance=provenance, content=content)
+    kept = {**payload, **keeping.to_payload()}
+    return transaction.append(stream, kind, kept, provenance=provenance, content=content, event_id=event_id)
 
 
 def files_between(

@@ -17,7 +17,7 @@ from icecore.engine.commit.dry_run import CatalogDryRun, PartDryRun, conflicts_o
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import CommitConflictError, ForeignCommitError, IcecoreError
 from icecore.engine.events.commit_watch import note_stored
-from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.event import TABLE_ADOPTED, Event, Provenance
 from icecore.engine.joint_commit.rolled_back import without_files
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
@@ -153,8 +153,14 @@ def _take_answer(desk: CommitTargets, parts: Sequence[Part], done: Event) -> Non
     That call may have made more, such as a namespace for its table, which is there now.
     """
     events = list(desk.repository.store.transaction_events(done.transaction_id))
-    answered = [part.answered_by(event) for part in parts for event in events]
-    if not any(answered):
+    answered = [[part.answered_by(event) for event in events] for part in parts]
+    if done.kind == TABLE_ADOPTED and not all(map(any, answered)):
+        raise CommitConflictError(
+            f"the call of the idempotency key {done.provenance.idempotency_key!r} was cut off: its change of "
+            f"{dotted(desk.repository.models.identifier_of(done.stream) or (done.stream,))} stands at position "
+            f"{done.position}, since another engine has built on it, and the others may not be made"
+        )
+    if not any(map(any, answered)):
         raise reused_key(done, desk.repository.models.identifier_of(done.stream))
 
 

@@ -64,7 +64,7 @@ class TableChange(OfOneStream):
         return RetryPolicy.of(desk.repository.states.known(self.stream).metadata.properties)
 
     def answered_by(self, event: Event) -> bool:
-        return event.stream == self.stream and event.kind in (ev.TABLE_COMMITTED, ev.TABLE_CREATED)
+        return event.stream == self.stream and event.kind in (ev.TABLE_COMMITTED, ev.TABLE_CREATED, ev.TABLE_ADOPTED)
 
     def prepare(self, desk: CommitTargets) -> None:
         self._result = None

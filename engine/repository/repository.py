@@ -379,7 +379,7 @@ class Repository:
 
     def check_answer(self, event: Event, stream: str) -> None:
         """Raises ReusedKeyError where the event of an idempotency key is no commit to the stream."""
-        if event.stream != stream or event.kind not in (ev.TABLE_COMMITTED, ev.VIEW_COMMITTED):
+        if event.stream != stream or event.kind not in (ev.TABLE_COMMITTED, ev.TABLE_ADOPTED, ev.VIEW_COMMITTED):
             raise reused_key(event, self.models.identifier_of(event.stream))
 
     def check_pointer(self, state: TableState | ViewState) -> None:

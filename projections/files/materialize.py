@@ -26,7 +26,7 @@ from icecore.projections.entries.manifest_entries import ManifestEntries
 from icecore.projections.files.event_files import FOREIGN_METADATA, EventFiles, Expiring, given_files, metadata_bytes
 from icecore.projections.files.metadata_cleanup import DroppedMetadata, deletes_metadata, note_forgotten, sweep
 from icecore.projections.files.pointers import WrittenFile, move_pointers
-from icecore.projections.files.version_claims import VersionClaims
+from icecore.projections.files.version_claims import Claim, VersionClaims
 from icecore.projections.files.version_hint import write_hint
 
 CLAIMS_FOLDER = ".icecore/claims"
@@ -223,6 +223,10 @@ class Materializer:
     def settle_claim(self, stream: str) -> None:
         """Ends the claim of one file system table, as `settle_claims`; inside of the write lock."""
         self._claims.settle(stream)
+
+    def claim_of(self, stream: str) -> Claim | None:
+        """The claim of a file system table that is not ended; inside of the write lock."""
+        return self._claims.of(stream)
 
     def settle_claims(self) -> None:
         """Deletes versions of file system tables that a crash left without their event."""

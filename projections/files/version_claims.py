@@ -7,6 +7,7 @@ before the file is made, says whose it is, so that the next writer can take the 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from pathlib import Path
 
@@ -15,21 +16,34 @@ from attrs import astuple, define, evolve, frozen
 
 from icecore.engine.common.location import LocationMapping
 from icecore.engine.errors import MissingFileError
-from icecore.engine.events.event import Event
+from icecore.engine.events.event import Event, Provenance
 from icecore.engine.log.store import EventStore
-from icecore.engine.metadata.fold import version_names
 from icecore.engine.storage.file_io import Storage
+from icecore.projections.files.version_files import version_after
 
 
 @frozen
 class Claim:
-    """The event that is about to make `target`, the resolved location of a version, and the checksum of its bytes."""
+    """The event that is about to make `target`, the resolved location of a version, and the checksum of its bytes.
+
+    `made_by` has the fields of the event's provenance; an earlier release noted none.
+    """
 
     event_id: str
     stream: str
     version: int
     target: str
     sha256: str
+    made_by: tuple[str | None, ...] = ()
+
+    @property
+    def provenance(self) -> Provenance:
+        """Who is about to make the version, and why."""
+        return Provenance(*self.made_by)
+
+    def is_of(self, version: int, data: bytes) -> bool:
+        """Whether a version with these bytes is the claimed one."""
+        return version == self.version and hashlib.sha256(data).hexdigest() == self.sha256
 
     def to_bytes(self) -> bytes:
         """The claim's file."""
@@ -44,7 +58,8 @@ class Claim:
             body = note["claim"].encode()
             if hashlib.sha256(body).hexdigest() != note["sha256"]:
                 return None
-            return cls(*orjson.loads(body))
+            event_id, stream, version, target, sha256, *rest = orjson.loads(body)
+            return cls(event_id, stream, version, target, sha256, *map(tuple, rest))
         except (ValueError, LookupError, TypeError, AttributeError):
             return None
 
@@ -73,13 +88,18 @@ class VersionClaims:
         """Notes that `event` is about to make `target`, the resolved location of that version, with these bytes."""
         # Who settles it must find the event in the log for good.
         self._store.groups.close()
-        claim = Claim(event.event_id, event.stream, version, target, hashlib.sha256(data).hexdigest())
+        # Of the events of a transaction the first alone has its key.
+        first = event if event.transaction_id == event.event_id else self._store.event_by_id(event.transaction_id)
+        key = None if first is None else first.provenance.idempotency_key
+        made_by = astuple(evolve(event.provenance, idempotency_key=key))
+        claim = Claim(event.event_id, event.stream, version, target, hashlib.sha256(data).hexdigest(), made_by)
         self._storage.write_atomic(self._path(event.stream), claim.to_bytes())
 
     def settle(self, stream: str) -> None:
         """Ends the table's claim: a version whose event never got into the log is deleted.
 
-        It stays where its bytes are not ours, or where another engine has built the version after it already.
+        It stays where its bytes are not ours. Where another engine has built the version after it already the claim
+        stays too: it tells whose version that is which is taken in then.
         """
         self._settle(self._path(stream))
 
@@ -87,6 +107,13 @@ class VersionClaims:
         """Ends the claims of all tables."""
         for path in self._noted():
             self._settle(path)
+
+    def of(self, stream: str) -> Claim | None:
+        """The table's claim; None where there is none."""
+        try:
+            return Claim.from_bytes(self._storage.read_bytes(self._path(stream)))
+        except MissingFileError:
+            return None
 
     def has(self, stream: str) -> bool:
         """Whether a table has a claim. May be asked outside of the lock."""
@@ -105,19 +132,17 @@ class VersionClaims:
             claim = Claim.from_bytes(self._storage.read_bytes(path))
         except MissingFileError:
             return
-        if claim is not None and self._store.event_by_id(claim.event_id) is None and self._is_untouched(claim):
+        if claim is not None and self._store.event_by_id(claim.event_id) is None and self._is_ours(claim):
+            folder, _ = claim.target.rsplit("/", 1)
+            if version_after(folder, claim.version, self._storage) is not None:
+                return
             self._storage.delete(claim.target)
         self._storage.delete(path)
 
-    def _is_untouched(self, claim: Claim) -> bool:
-        folder, _ = claim.target.rsplit("/", 1)
-        if any(self._storage.exists(f"{folder}/{name}") for name in version_names(claim.version + 1)):
-            return False
-        try:
-            data = self._storage.read_bytes(claim.target)
-        except MissingFileError:
-            return False
-        return hashlib.sha256(data).hexdigest() == claim.sha256
+    def _is_ours(self, claim: Claim) -> bool:
+        with contextlib.suppress(MissingFileError):
+            return claim.is_of(claim.version, self._storage.read_bytes(claim.target))
+        return False
 
     def _path(self, stream: str) -> str:
         return str(self._folder / f"{stream.replace(':', '-').replace('#', '-')}.json")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +16,6 @@ import icecore
 from icecore.engine.errors import ForeignCommitError
 from icecore.engine.events import event as ev
 from icecore.engine.foreign.adopter import Adopter, ForeignCommitWarning
-from icecore.engine.spec.metadata import TableMetadata
 from icecore.projections.files.materialize import Materializer
 
 SCHEMES = ("metastore", "filesystem")
@@ -256,125 +253,6 @@ def test_read_only_shows_the_log_and_says_so(catalog: icecore.Catalog, peer: Sql
 
 
 # File system tables
-
-
-def test_versions_that_another_writer_made_are_adopted(catalog: icecore.Catalog) -> None:
-    """MD7: v<N+1> and v<N+2>, one of them compressed, are the table's next versions, for load and for commit."""
-    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
-    table.append(rows(1))
-    for name in ("v3.gz.metadata.json", "v4.metadata.json.gz", "v5.metadata.json"):
-        make_version(table, name)
-        table = catalog.load_table("ns.t")
-        assert local(table.metadata_location).name == name
-        assert table.properties["made-by"] == name
-    make_version(table, "v6.metadata.json")
-    table.append(rows(2))
-    assert local(table.metadata_location).name == "v7.metadata.json"
-    assert (local(table.metadata_location).parent / "version-hint.text").read_text() == "7"
-    assert ids_of(table) == peer_ids(catalog.path) == [1, 2]
-    make_version(table, "v8.metadata.json")
-    with icecore.open(catalog.path) as again:
-        assert kinds(again)[-1] == ev.TABLE_ADOPTED
-    assert catalog.verify().problems == ()
-
-
-def test_versions_whose_forerunners_were_deleted_are_adopted(catalog: icecore.Catalog) -> None:
-    """Of three versions the next one is gone already, by a writer that keeps few: no commit is made in its place."""
-    kept = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
-    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem", **kept})
-    table.append(rows(1))
-    own = local(table.metadata_location)
-    for version in (3, 4, 5):
-        name = f"v{version}.metadata.json"
-        make_version(table if version == 3 else of_file(table, own.with_name(f"v{version - 1}.metadata.json")), name, 1)
-        own.with_name("version-hint.text").write_text(str(version))
-        own.with_name(f"v{version - 2}.metadata.json").unlink(missing_ok=True)
-    table.append(rows(2))
-    assert [local(e.payload["metadata-location"]).name[:2] for e in adoptions(catalog)] == ["v4", "v5"]
-    assert local(table.metadata_location).name == "v6.metadata.json"
-    assert ids_of(table) == peer_ids(catalog.path) == [1, 2]
-    assert table.properties["made-by"] == "v5.metadata.json"
-    assert catalog.verify(deep=True).problems == ()
-    catalog.rebuild()
-    assert catalog.verify(deep=True).problems == () and ids_of(catalog.load_table("ns.t")) == [1, 2]
-
-
-def test_versions_after_a_gap_without_our_rows_are_refused(catalog: icecore.Catalog) -> None:
-    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
-    before = catalog.load_table("ns.t")
-    table.append(rows(1))
-    make_version(before, "v5.metadata.json", 0)
-    local(table.metadata_location).with_name("version-hint.text").unlink()
-    with pytest.raises(ForeignCommitError, match="does not follow"):
-        table.append(rows(2))
-    with pytest.raises(ForeignCommitError, match="does not follow"):
-        table.maintenance.expire_snapshots().retain_last(1).commit()
-
-
-@pytest.mark.parametrize("keep", ["log", "foreign"])
-def test_a_version_built_on_another_of_the_same_name_is_refused(catalog: icecore.Catalog, keep: str) -> None:
-    """A crash may leave a version that others read before it was taken back, and its name is given again."""
-    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
-    stale = catalog.load_table("ns.t")
-    table.append(rows(1))
-    make_version(stale, "v3.metadata.json", named=(table.metadata_location, stale.metadata.last_updated_ms - 1))
-    with pytest.raises(ForeignCommitError, match=r"v3\.metadata\.json, which does not follow"):
-        table.append(rows(2))
-    with pytest.warns(ForeignCommitWarning):
-        resolved = catalog.resolve("ns.t", keep)
-    assert ids_of(resolved) == ([1] if keep == "log" else [])
-    resolved.append(rows(3))
-    assert ids_of(resolved) == peer_ids(catalog.path) and catalog.verify(deep=True).problems == ()
-
-
-def of_file(table: icecore.Table, path: Path) -> Any:
-    """Something with the metadata of a file, as another writer has it."""
-    return SimpleNamespace(metadata=TableMetadata.from_json(path.read_bytes()), metadata_location=f"file://{path}")
-
-
-def adoptions(catalog: icecore.Catalog) -> list[Any]:
-    return [e for e in store_of(catalog).events() if e.kind == ev.TABLE_ADOPTED]
-
-
-def make_version(
-    table: Any, name: str, most: int | None = None, *, named: tuple[str | None, int] | None = None
-) -> None:
-    """What another engine's file system catalog would write after the table's last version.
-
-    `most` is the length of the metadata log, and `named` what its last entry says where that is not the truth.
-    """
-    from attrs import evolve
-
-    from icecore.engine.common.compressed_json import compress
-    from icecore.engine.spec.snapshot import MetadataLogEntry
-
-    m = table.metadata
-    location, written = named or (table.metadata_location, m.last_updated_ms)
-    log = (*m.metadata_log, MetadataLogEntry(written, location or ""))
-    after = evolve(
-        m,
-        properties={**m.properties, "made-by": name},
-        metadata_log=log if most is None else log[len(log) - most :],
-        last_updated_ms=m.last_updated_ms + 1,
-    )
-    path = local(table.metadata_location).with_name(name)
-    path.write_bytes(compress(after.to_json(), "gzip" if "gz" in name else "none"))
-
-
-def test_a_version_that_does_not_follow_is_refused(catalog: icecore.Catalog) -> None:
-    """A file built on an older version can't be the next one; keep='foreign' takes it all the same."""
-    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
-    stale = catalog.load_table("ns.t")
-    table.append(rows(1))
-    make_version(stale, "v3.metadata.json")
-    with pytest.raises(ForeignCommitError, match=r"v3\.metadata\.json"):
-        table.append(rows(2))
-    assert ids_of(table) == [1]
-    with pytest.warns(ForeignCommitWarning, match=r"v3\.metadata\.json"):
-        resolved = catalog.resolve("ns.t", "log")
-    assert local(resolved.metadata_location).name == "v4.metadata.json"
-    assert ids_of(resolved) == peer_ids(catalog.path) == [1]
-    assert catalog.verify().problems == ()
 
 
 def test_a_rebuild_leaves_other_catalogs_of_the_file_alone(catalog: icecore.Catalog) -> None:
