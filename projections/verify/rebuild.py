@@ -119,8 +119,8 @@ class _Rebuilding:
 
     def finish(self) -> None:
         """Writes hints and removes forgotten files after the commit. Raises RebuildError."""
-        # Last those that have a name: a dropped table may have been in the folder of one, whose hint is to stay.
-        for stream, state in sorted(self.states.items(), key=lambda item: not item[1].dropped):
+        # Of tables in one folder the hint is that of the last commit, of one that still has a name.
+        for stream, state in sorted(self.states.items(), key=lambda i: (not i[1].dropped, i[1].position)):
             try:
                 self.repository.files.finish_again(state)
             except IcecoreError as e:

@@ -14,7 +14,8 @@ ATTACH {path} AS {name} (READ_ONLY);
 
 -- name: detach
 -- {name}: what the file is attached as
-DETACH {name};
+-- It is not attached any more where a call was broken off.
+DETACH DATABASE IF EXISTS {name};
 
 -- name: checkpoint
 -- {name}: what the file is attached as

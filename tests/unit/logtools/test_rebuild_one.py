@@ -54,3 +54,16 @@ def test_one_view_is_rebuilt_and_a_name_must_be_known(catalog: icecore.Catalog) 
     assert local(view.metadata_location).read_bytes() == good
     with pytest.raises(NoSuchTableError, match="nobody"):
         catalog.rebuild("ns.nobody")
+
+
+def test_a_folder_s_hint_stays_that_of_its_last_commit(catalog: icecore.Catalog) -> None:
+    """Where a table was registered under a second name, and goes on under the first."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    assert table.metadata_location is not None
+    catalog.register_table("ns.second", table.metadata_location)
+    table.append(rows(2))
+    hint = local(table.metadata_location).with_name("version-hint.text")
+    before = hint.read_text()
+    catalog.rebuild()
+    assert hint.read_text() == before

@@ -11,7 +11,7 @@ import pytest
 import icecore
 from icecore.projections.segments import entry_tables, segment_merging
 from icecore.projections.segments.entry_tables import EntryTables
-from icecore.projections.segments.segment_files import Growing
+from icecore.projections.segments.segment_files import Growing, SegmentFolder
 
 BEFORE = pa.schema([("id", pa.int32()), ("d", pa.date32())])
 CHANGES: dict[str, tuple[Any, str]] = {
@@ -62,3 +62,24 @@ def test_a_plan_that_is_broken_off_leaves_nothing_half_done(
         assert scan.plan().counts.files_total == count
     for i in range(6):
         assert table.scan(f"id = {i} AND d >= '2019-04-14' AND d < '2019-04-20'").count() == 1
+
+
+def test_a_rebuild_that_is_broken_off_is_made_again(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that was let go and still counts as loaded is let go once more."""
+    monkeypatch.setattr(segment_merging, "MANIFESTS_IN_MEMORY", 1)
+    monkeypatch.setattr(segment_merging, "MERGED_AT_ONCE", 2)
+    table = catalog.create_table("ns.t", BEFORE, properties={"commit.manifest-merge.enabled": "false"})
+    for i in range(4):
+        table.append(pa.table({"id": [i], "d": [18_000 + i]}, schema=BEFORE))
+        assert len(table.scan().plan_files()) == i + 1
+    detach = SegmentFolder.detach
+
+    def broken_off(*args: Any) -> None:
+        detach(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(SegmentFolder, "detach", staticmethod(broken_off))
+        catalog.rebuild("ns.t")
+    catalog.rebuild("ns.t")
+    assert len(table.scan().plan_files()) == 4
