@@ -9,6 +9,7 @@ from icecore.engine.catalog.clients.staged_table import create_client_table, sta
 from icecore.engine.common.json_reader import get, get_str_map
 from icecore.engine.errors import NoSuchTableError, TableAlreadyExistsError
 from icecore.engine.log.request_keys import StoredAnswer
+from icecore.engine.properties.table_properties import PARQUET_CODEC
 from icecore.engine.server.auth.grants import Level
 from icecore.engine.server.resources.loaded import committed_table, loaded_table, staged_table, table_again
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
@@ -52,7 +53,8 @@ def _asked(body: Mapping[str, Any]) -> dict[str, Any]:
         "partition_spec": None if spec is None else PartitionSpec.from_dict({"spec-id": 0, **spec}),
         "sort_order": None if order is None else SortOrder.from_dict(order),
         "location": get(body, "location", str, "the request", None),
-        "properties": get_str_map(body, "properties", "the request", {}),
+        # Java's writers go by what a table says, and take gzip where it says nothing.
+        "properties": {PARQUET_CODEC.name: PARQUET_CODEC.default, **get_str_map(body, "properties", "the request", {})},
     }
 
 

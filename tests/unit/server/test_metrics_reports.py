@@ -29,6 +29,7 @@ SCAN = {
     },
     "metadata": {"engine-name": "spark"},
 }
+NO_TABLE = "/v1/namespaces/ns/tables/none/metrics"
 COMMIT = {"report-type": "commit-report", "snapshot-id": 8, "sequence-number": 2, "operation": "append", "metrics": {}}
 
 
@@ -43,9 +44,10 @@ def test_reports_are_there_as_sql_and_change_nothing_of_the_log(tmp_path: Path) 
             wrong: list[tuple[str, Any]] = [
                 (METRICS, {"report-type": "?"}),
                 (METRICS, SCAN | {"filter": "x" * 70_000}),
-                ("/v1/namespaces/ns/tables/none/metrics", SCAN),
+                (NO_TABLE, SCAN),
             ]
             assert [rest.post(path, body).status for path, body in wrong] == [400, 400, 404]
+            assert rest.post(NO_TABLE, COMMIT).status == 204, "Java reports it before it makes the table"
             catalog.rename_table("ns.t", "ns.u")
         assert catalog.log().slice(0, told.num_rows) == told and catalog.verify().problems == ()
         row, _ = catalog.sql("SELECT * EXCLUDE (table_uuid) FROM scan_reports").to_pylist()
