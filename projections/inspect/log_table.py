@@ -129,7 +129,7 @@ def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
         case _:
             pass
     if kind == ev.TABLE_COMMITTED and (gone := payload.get("deleted-metadata")):
-        yield f"delete {len(gone)} metadata file{'s' if len(gone) > 1 else ''}"
+        yield f"delete {_counted(len(gone), 'metadata file')}"
 
 
 def _phrase(kind: str, payload: Mapping[str, Any]) -> str | None:
@@ -164,14 +164,14 @@ def _phrase(kind: str, payload: Mapping[str, Any]) -> str | None:
 
 def _deletion(payload: Mapping[str, Any]) -> str:
     size = f" of {payload['bytes']} bytes" if "bytes" in payload else ""
-    return f"{payload['operation'].replace('-', ' ')}: delete {payload['count']} files{size}"
+    return f"{payload['operation'].replace('-', ' ')}: delete {_counted(payload['count'], 'file')}{size}"
 
 
 def _forgetting(payload: Mapping[str, Any]) -> str:
     positions = {r["position"] for r in payload["redactions"]}
     columns = ", ".join(payload.get("columns") or ()) or "all columns"
-    what = f"bounds of {columns} in {payload['files']} files" if payload.get("files") else "text"
-    return f"forget {what}, of {len(positions)} events"
+    what = f"bounds of {columns} in {_counted(payload['files'], 'file')}" if payload.get("files") else "text"
+    return f"forget {what}, of {_counted(len(positions), 'event')}"
 
 
 _ADDED = {
@@ -217,8 +217,13 @@ def describe_update(update: Mapping[str, Any]) -> str | None:
 
 def _snapshot(update: Mapping[str, Any]) -> str:
     summary = update["snapshot"].get("summary") or {}
-    counts = [f"{verb} {summary[key]} {what}" for key, verb, what in _COUNTS if key in summary]
+    counts = [f"{sign} {_counted(summary[key], what)}" for key, sign, what in _COUNTS if key in summary]
     return f"{summary.get('operation', 'snapshot')}: {', '.join(counts) or 'nothing'}"
+
+
+def _counted(number: object, what: str) -> str:
+    """`1 file`, `2 files`, of a number that may stand in a summary as text."""
+    return f"{number} {what}{'' if str(number) == '1' else 's'}"
 
 
 def _spec(update: Mapping[str, Any]) -> str:
@@ -234,7 +239,7 @@ def _view_version(update: Mapping[str, Any]) -> str:
 
 _PHRASES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "add-snapshot": _snapshot,
-    "remove-snapshots": lambda u: f"remove {len(u['snapshot-ids'])} snapshots",
+    "remove-snapshots": lambda u: f"remove {_counted(len(u['snapshot-ids']), 'snapshot')}",
     "set-snapshot-ref": lambda u: f"{u['type']} {u['ref-name']} -> {u['snapshot-id']}",
     "remove-snapshot-ref": lambda u: f"remove ref {u['ref-name']}",
     "set-statistics": lambda u: f"statistics of snapshot {u['statistics']['snapshot-id']}",
@@ -247,10 +252,10 @@ _PHRASES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "upgrade-format-version": lambda u: f"format version {u['format-version']}",
 }
 _COUNTS = (
-    ("added-data-files", "+", "files"),
-    ("added-records", "+", "rows"),
-    ("deleted-data-files", "-", "files"),
-    ("deleted-records", "-", "rows"),
-    ("added-delete-files", "+", "delete files"),
-    ("removed-delete-files", "-", "delete files"),
+    ("added-data-files", "+", "file"),
+    ("added-records", "+", "row"),
+    ("deleted-data-files", "-", "file"),
+    ("deleted-records", "-", "row"),
+    ("added-delete-files", "+", "delete file"),
+    ("removed-delete-files", "-", "delete file"),
 )

@@ -103,7 +103,7 @@ def test_an_adopted_commit_says_who_and_what(catalog: icecore.Catalog, peer: Sql
     first, second = catalog.log("ns.t").to_pylist()[1:]
     assert (first["kind"], first["operation"], first["actor"]) == ("table.adopted", "append", None)
     assert first["engine"] == "another engine"
-    assert "append: + 1 files, + 2 rows; branch main" in first["changes"]
+    assert "append: + 1 file, + 2 rows; branch main" in first["changes"]
     assert first["snapshot_id"] == peer.load_table("ns.t").current_snapshot().snapshot_id
     assert "schema 1" in second["changes"]
     found = catalog.diff(catalog.position - 2).table(("ns", "t"))
