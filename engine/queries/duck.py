@@ -51,6 +51,17 @@ def one_thread(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         rows(connection, query(SETTINGS, "all_threads"))
 
 
+@contextmanager
+def ctrl_c() -> Iterator[None]:
+    """A context in which Ctrl-C while DuckDB works is a KeyboardInterrupt, as anywhere else in Python."""
+    try:
+        yield
+    except RuntimeError as e:
+        if str(e) == "Query interrupted":
+            raise KeyboardInterrupt from e
+        raise
+
+
 def _record(sql: str, parameters: Mapping[str, Any] | None) -> None:
     found = _recorded.get()
     if found is not None:
@@ -60,8 +71,9 @@ def _record(sql: str, parameters: Mapping[str, Any] | None) -> None:
 def arrow(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
     """The rows of a query; an empty table without columns for a statement that gives no rows."""
     _record(sql, parameters)
-    relation = connection.sql(sql, params=dict(parameters)) if parameters else connection.sql(sql)
-    table: pa.Table = pa.table({}) if relation is None else relation.to_arrow_table()
+    with ctrl_c():
+        relation = connection.sql(sql, params=dict(parameters)) if parameters else connection.sql(sql)
+        table: pa.Table = pa.table({}) if relation is None else relation.to_arrow_table()
     return table
 
 
@@ -81,8 +93,9 @@ def rows(
 ) -> list[tuple[Any, ...]]:
     """The rows of a query as tuples."""
     _record(sql, parameters)
-    result = connection.execute(sql, dict(parameters)) if parameters else connection.execute(sql)
-    return result.fetchall()
+    with ctrl_c():
+        result = connection.execute(sql, dict(parameters)) if parameters else connection.execute(sql)
+        return result.fetchall()
 
 
 def literal(text: str) -> str:

@@ -159,7 +159,7 @@ class QueryAnswer:
         is_new = con is None
         con = con or limited_connection(limit)
         try:
-            with within_limits(con, deadline, limit):
+            with duck.ctrl_c(), within_limits(con, deadline, limit):
                 if is_new:
                     self._register(con)
                 yield con

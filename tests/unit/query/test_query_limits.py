@@ -17,3 +17,11 @@ def test_a_statement_that_begins_when_the_time_is_over_is_stopped_too() -> None:
         time.sleep(0.05)
         duck.rows(con, "SELECT count(*) FROM range(1000000000000) WHERE random() < 0")
     con.close()
+
+
+def test_ctrl_c_while_duckdb_works_is_a_keyboard_interrupt() -> None:
+    """DuckDB makes a RuntimeError of it, where it looks for one at all."""
+    with pytest.raises(KeyboardInterrupt), duck.ctrl_c():
+        raise RuntimeError("Query interrupted")
+    with pytest.raises(RuntimeError, match="other"), duck.ctrl_c():
+        raise RuntimeError("other")
