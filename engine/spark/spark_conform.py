@@ -13,6 +13,7 @@ from icecore.engine.spark.pyspark_api import DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_sql_text import list_of, map_of, quote, struct_of
+from icecore.engine.spark.write_defaults import write_default_sql
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     BinaryType,
@@ -94,10 +95,10 @@ def conform_frame(df: DataFrame, schema: Schema) -> DataFrame:
     """The DataFrame's columns in the order and of types that the table can take, each named by `column_name`.
 
     Columns are matched by name, fields of structs too; case matters only where Spark is told so. Columns that are
-    missing are left out if they are optional or have a write default. Numbers become float or double by rounding, dates
-    and timestamps without zone become instants in the session's zone and the reverse, as in Spark's INSERT; integers
-    and decimals may narrow as long as every value fits. Raises ValidationError naming the column that is unknown,
-    missing though required, or of a type that doesn't fit.
+    missing are left out if they are optional or have a write default; fields inside of structs get theirs. Numbers
+    become float or double by rounding, dates and timestamps without zone become instants in the session's zone and the
+    reverse, as in Spark's INSERT; integers and decimals may narrow as long as every value fits. Raises ValidationError
+    naming the column that is unknown, missing though required, or of a type that doesn't fit.
     """
     case_sensitive = is_case_sensitive(df.sparkSession)
     taken = _match(df.schema.fields, schema.fields, "", case_sensitive)
@@ -191,7 +192,18 @@ def _stored_struct(
         sql = _stored(inner, source.dataType, f.field_type, f"{path}.{f.name}", case_sensitive)
         changed = changed or sql is not None or source.name != f.name
         parts.append((f.name, sql or inner))
-    return struct_of(value, parts) if changed else None
+    # Said here, since a union with rows that have the field would fill it with nulls.
+    present = {f.field_id for f, _ in matched}
+    missing = [(f.name, sql) for f in fields if f.field_id not in present and (sql := _default(f)) is not None]
+    return struct_of(value, parts + missing) if changed or missing else None
+
+
+def _default(field: NestedField) -> str | None:
+    """SQL of a write default; one that Spark can't say is left to the tasks."""
+    try:
+        return write_default_sql(field)
+    except ValidationError:
+        return None
 
 
 def _stored_primitive(value: str, found: T.DataType, wanted: Type, path: str) -> str | None:

@@ -14,8 +14,8 @@ from icecore.engine.spark.change.assignments import Assignments, Value
 from icecore.engine.spark.change.own_names import own_names
 from icecore.engine.spark.pyspark_api import Column
 from icecore.engine.spark.pyspark_api import functions as F
-from icecore.engine.spark.read.frame_columns import shown_primitive_sql
-from icecore.engine.spark.spark_sql_text import literal, quote
+from icecore.engine.spark.spark_sql_text import quote
+from icecore.engine.spark.write_defaults import write_default_sql
 from icecore.engine.spec.schema import Schema
 
 
@@ -58,15 +58,18 @@ class MergeClause:
         return assigned
 
     def outputs(self, names: MergeNames) -> dict[str, Column]:
-        """The new row, by column of the table; an inserted one lacks columns without value and default."""
+        """The new row, by column of the table; an inserted one lacks columns without value and default.
+
+        Raises ValidationError where a default has nanoseconds, of which Spark has none.
+        """
         assigned, out = self.assignments(names), {}
         for f in names.schema.fields:
             if self.then is Then.UPDATE:
                 out[f.name] = assigned.column(f.name, F.col(names.mine(f.name)))
             elif f.name in assigned.by_column:
                 out[f.name] = assigned.column(f.name, F.lit(None))
-            elif f.write_default is not None and f.field_type.is_primitive:
-                out[f.name] = F.expr(shown_primitive_sql(f.field_type, literal(f.field_type, f.write_default)))
+            elif (default := write_default_sql(f)) is not None:
+                out[f.name] = F.expr(default)
         return out
 
 

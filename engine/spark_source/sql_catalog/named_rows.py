@@ -20,6 +20,7 @@ from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_types import schema_to_spark
+from icecore.engine.spark.write_defaults import with_write_defaults
 from icecore.engine.spark_source.batch_reader import rows_and_schema
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
 from icecore.engine.spark_source.shown_arrow import shown_table
@@ -149,7 +150,7 @@ def table_rows(
     facts = {
         "name": name,
         "state": f"{table.metadata.table_uuid} {table._state.stream_version} {snapshot_id} {scan.schema.schema_id}",
-        "schema": schema_to_spark(scan.schema).json(),
+        "schema": with_write_defaults(scan.schema).json(),
         "metadata": schema_to_spark(hidden).json(),
         "partitioning": list(_partitioning(table.metadata, scan.schema)),
         "properties": {**table.properties, "format-version": str(table.metadata.format_version)},
