@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from attrs import frozen
@@ -11,7 +11,8 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.spark.name_rule import KnownNames
 from icecore.engine.spark.pyspark_api import Column
 from icecore.engine.spark.pyspark_api import functions as F
-from icecore.engine.spark.spark_sql_text import quote
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.spark_types import shown_type
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     NestedField,
@@ -55,12 +56,9 @@ class Assignments:
             others.append((tuple(inner), as_column(value)))
         return cls({root: tuple(parts) for root, parts in found.items()})
 
-    def column(self, name: str, before: Column) -> Column:
+    def column(self, field: NestedField, before: Column) -> Column:
         """The new value of a top-level column."""
-        out = before
-        for path, value in self.by_column.get(name, ()):
-            out = out.withField(quote(*path), value) if path else value
-        return out
+        return _assigned(field, before, self.by_column.get(field.name, ()))
 
     def check_kept(self, schema: Schema) -> None:
         """Raises ValidationError where a row's other columns would lose nanoseconds, which Spark does not have."""
@@ -73,6 +71,32 @@ class Assignments:
                     f"column {f.name!r} has nanoseconds, of which Spark has none: a change by Spark has to set it, or "
                     "be made without Spark"
                 )
+
+
+def _assigned(field: NestedField, before: Column, parts: Iterable[tuple[tuple[str, ...], Column]]) -> Column:
+    """A value with parts of it replaced: a struct is made anew, so that one that was null has its other fields null."""
+    inside: dict[str, list[tuple[tuple[str, ...], Column]]] = {}
+    for path, value in parts:
+        if not path:
+            return value
+        inside.setdefault(path[0], []).append((path[1:], value))
+    if not inside:
+        return before
+    assert isinstance(field.field_type, StructType), "paths lead through structs"
+    out = []
+    for f, value in zip(field.field_type.fields, _fields(field.field_type, before), strict=True):
+        out += [F.lit(f.name), _assigned(f, value, inside.get(f.name, ()))]
+    return F.named_struct(*out)
+
+
+def _fields(struct: StructType, value: Column) -> list[Column]:
+    """The values of a struct's fields; where names differ in case alone Spark could not tell them by these."""
+    names = [f.name for f in struct.fields]
+    if len({name.lower() for name in names}) < len(names):
+        names = [f"f{i}" for i, _ in enumerate(names)]
+        shown = (shown_type(f.field_type) for f in struct.fields)
+        value = value.cast(T.StructType([T.StructField(name, t) for name, t in zip(names, shown, strict=True)]))
+    return [value.getField(name) for name in names]
 
 
 def _path(name: str, fields: Sequence[NestedField], case_sensitive: bool, whole: str) -> list[str]:

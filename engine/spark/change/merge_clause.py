@@ -65,9 +65,9 @@ class MergeClause:
         assigned, out = self.assignments(names), {}
         for f in names.schema.fields:
             if self.then is Then.UPDATE:
-                out[f.name] = assigned.column(f.name, F.col(names.mine(f.name)))
+                out[f.name] = assigned.column(f, F.col(names.mine(f.name)))
             elif f.name in assigned.by_column:
-                out[f.name] = assigned.column(f.name, F.lit(None))
+                out[f.name] = assigned.column(f, F.lit(None))
             elif (default := write_default_sql(f)) is not None:
                 out[f.name] = F.expr(default)
         return out

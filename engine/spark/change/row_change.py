@@ -62,7 +62,7 @@ class RowChange:
         assigned = Assignments.of(values, schema, case_sensitive=is_case_sensitive(self.session))
         assigned.check_kept(schema)
         own = target.own_names
-        columns = [assigned.column(f.name, F.col(quote(TARGET, own.get(f.name, f.name)))) for f in schema.fields]
+        columns = [assigned.column(f, F.col(quote(TARGET, own.get(f.name, f.name)))) for f in schema.fields]
         ids = [KEPT_ROW_ID] if target.has_row_ids else []
         new = [f"{NUMBER}_{i}" for i, _ in enumerate(schema.fields)]
         values_of = [F.col(name).alias(f.name) for name, f in zip(new, schema.fields, strict=True)]
