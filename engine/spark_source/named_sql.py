@@ -21,7 +21,7 @@ from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spark_source.batch_reader import rows_and_schema
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
 from icecore.engine.spark_source.shown_arrow import shown_table
-from icecore.engine.spark_source.sql_catalog.named_rows import AsOf
+from icecore.engine.spark_source.sql_catalog.named_scan import AsOf
 from icecore.engine.view.view_names import shortened
 from icecore.engine.view.view_spark import DIALECT, is_common_table, is_in_hint, is_name
 

@@ -29,6 +29,9 @@ READING = _TABLE | {
 }
 """The options of a read."""
 
+NAMED = READING - _TABLE - {"columns", "split-size"}
+"""The options of a read of a table by its name in a catalog; which columns are read the query says."""
+
 METADATA = _TABLE | {"position", "split-size"}
 """The options of a read of a metadata table."""
 

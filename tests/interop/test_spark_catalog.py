@@ -20,6 +20,7 @@ import icecore  # noqa: E402
 from icecore.engine.errors import ValidationError  # noqa: E402
 from icecore.engine.spark.relation import java_classes  # noqa: E402
 from icecore.engine.spark_source.sql_catalog.named_rows import TableRows  # noqa: E402
+from icecore.engine.spark_source.sql_catalog.named_scan import NamedScans  # noqa: E402
 
 POINT = pa.struct([("x", pa.int64()), ("y", pa.string())])
 COLUMNS = pa.schema([("id", pa.int64()), ("city", pa.string()), ("st", POINT), ("score", pa.float64())])
@@ -272,12 +273,13 @@ def test_conditions_of_changes_choose_files(spark: Any, table: icecore.Table) ->
 def test_a_change_is_of_the_columns_that_were_analysed(lake: icecore.Catalog, table: icecore.Table) -> None:
     """Names are looked up again when it is made: they must not mean other columns by then."""
     analysed = lake.load_table(table.name())
-    rows = TableRows(None, analysed, {}, lambda: lake.load_table(table.name()))
+    scans = NamedScans(analysed, {}, lambda position: analysed)
+    rows = TableRows(None, analysed, scans, lambda: lake.load_table(table.name()))
     table.append([{"id": 4}])
-    rows.answer(["delete-all"])
+    rows.answer(["delete-all", "{}"])
     table.refresh().update_schema().rename_column("city", "id2").rename_column("id", "city").commit()
     with pytest.raises(ValidationError, match="its columns changed since the statement was analysed"):
-        rows.answer(["delete-all"])
+        rows.answer(["delete-all", "{}"])
 
 
 def test_writes_take_options(spark: Any, lake: icecore.Catalog, table: icecore.Table) -> None:

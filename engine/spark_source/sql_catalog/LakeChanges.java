@@ -2,6 +2,7 @@ package icecore;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.expressions.And;
@@ -46,12 +47,17 @@ public class LakeChanges {
   private final SparkSession session;
   private final LogicalPlan plan;
   private final PartialFunction planned;
+  private final String options;
 
-  /** `planned` puts rows in the place of our tables, in the source of a merge and in subqueries. */
-  public LakeChanges(SparkSession session, LogicalPlan plan, PartialFunction planned) {
+  /**
+   * `planned` puts rows in the place of our tables, in the source of a merge and in subqueries; `options` are those that
+   * the command gives the table that it changes.
+   */
+  public LakeChanges(SparkSession session, LogicalPlan plan, PartialFunction planned, Map options) {
     this.session = session;
     this.plan = plan;
     this.planned = planned;
+    this.options = LakeCalls.text(options);
   }
 
   public Object[] call() {
@@ -59,11 +65,11 @@ public class LakeChanges {
     return plan instanceof UpdateTable ? update((UpdateTable) plan) : merge((MergeIntoTable) plan);
   }
 
-  /** The condition, and of it what `FilterText` has words for. */
+  /** The condition, of it what `FilterText` has words for, and the options. */
   private Object[] delete(DeleteFromTable plan) {
-    if (plan.condition().equals(Literal.TrueLiteral())) return new Object[] {"delete-all"};
+    if (plan.condition().equals(Literal.TrueLiteral())) return new Object[] {"delete-all", options};
     Expression where = known(plan.condition());
-    return new Object[] {"delete", column(where, null), filter(where)};
+    return new Object[] {"delete", column(where, null), filter(where), options};
   }
 
   /** Names of columns and their values, then what a delete has. */
@@ -71,7 +77,7 @@ public class LakeChanges {
     Expression where = plan.condition().isDefined() ? (Expression) plan.condition().get() : Literal.TrueLiteral();
     where = known(where);
     Object[][] set = assigned(plan.assignments(), null);
-    return new Object[] {"update", set[0], set[1], column(where, null), filter(where)};
+    return new Object[] {"update", set[0], set[1], column(where, null), filter(where), options};
   }
 
   /** The source, the condition or names of key columns, and clauses; columns are called `target.x` and `source.x`. */
@@ -84,7 +90,7 @@ public class LakeChanges {
     add(clauses, "not matched", plan.notMatchedActions(), target);
     add(clauses, "not matched by source", plan.notMatchedBySourceActions(), target);
     Object on = byKeys ? (Object) keys.toArray() : (Object) column(plan.mergeCondition(), target);
-    return new Object[] {"merge", rows(plan.sourceTable()), Boolean.valueOf(byKeys), on, clauses.toArray()};
+    return new Object[] {"merge", rows(plan.sourceTable()), Boolean.valueOf(byKeys), on, clauses.toArray(), options};
   }
 
   private Dataset rows(LogicalPlan query) {

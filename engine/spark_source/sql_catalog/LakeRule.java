@@ -62,7 +62,7 @@ public class LakeRule extends Rule {
   /** The command, once the table knows what it asks for; all go on as a DELETE, as Spark asks tables for nothing else. */
   private LogicalPlan change(LogicalPlan plan, LogicalPlan target, LakeTable table) {
     if (plan instanceof DeleteFromTable && ((DeleteFromTable) plan).condition().equals(MADE_ALREADY)) return plan;
-    table.change(new LakeChanges(session, plan, new Swap(session)));
+    table.change(new LakeChanges(session, plan, new Swap(session), relation(target).options().asCaseSensitiveMap()));
     return new DeleteFromTable(target, MADE_ALREADY);
   }
 
@@ -81,12 +81,16 @@ public class LakeRule extends Rule {
   }
 
   private static LakeTable changed(LogicalPlan target) {
+    DataSourceV2Relation relation = relation(target);
+    Object table = relation == null ? null : relation.table();
+    return table instanceof LakeTable ? (LakeTable) table : null;
+  }
+
+  private static DataSourceV2Relation relation(LogicalPlan target) {
     LogicalPlan plan = target;
     while (plan.children().length() == 1) plan = (LogicalPlan) plan.children().head();
-    Object table = null;
-    if (plan instanceof DataSourceV2Relation) table = ((DataSourceV2Relation) plan).table();
-    if (plan instanceof DataSourceV2ScanRelation) table = ((DataSourceV2ScanRelation) plan).relation().table();
-    return table instanceof LakeTable ? (LakeTable) table : null;
+    if (plan instanceof DataSourceV2Relation) return (DataSourceV2Relation) plan;
+    return plan instanceof DataSourceV2ScanRelation ? ((DataSourceV2ScanRelation) plan).relation() : null;
   }
 
   /** A scan of ours and what filters and projects it, replaced. */

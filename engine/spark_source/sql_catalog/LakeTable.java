@@ -150,17 +150,17 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   }
 
   /**
-   * The rows with at least those columns, and at least those that a filter leaves (as `FilterText` has it, or null),
-   * analysed; their attributes are no other plan's.
+   * The rows with at least those columns, and at least those that a filter leaves (as `FilterText` has it, or null), by
+   * the options of a read; analysed, and their attributes are no other plan's.
    */
-  public LogicalPlan plan(String[] names, String filter) {
-    Dataset rows = (Dataset) calls.ask(Arrays.asList(new Object[] {"rows", Arrays.asList(names), filter}));
+  public LogicalPlan plan(String[] names, String filter, Map options) {
+    Dataset rows = (Dataset) calls.ask(Arrays.asList(new Object[] {"rows", Arrays.asList(names), filter, options}));
     return rows.queryExecution().analyzed();
   }
 
   /** The answers to aggregates of all rows that a filter keeps, as text; null where rows have to be read. */
-  public List aggregates(String filter, List asked) {
-    return (List) calls.ask(Arrays.asList(new Object[] {"aggregates", filter, asked}));
+  public List aggregates(String filter, List asked, Map options) {
+    return (List) calls.ask(Arrays.asList(new Object[] {"aggregates", filter, asked, options}));
   }
 
   // Changes
@@ -182,7 +182,7 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   }
 
   public boolean truncateTable() {
-    calls.change(new Object[] {"delete-all"});
+    calls.change(new Object[] {"delete-all", "{}"});
     return true;
   }
 
@@ -232,7 +232,7 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
     }
 
     public LogicalPlan plan(String filter) {
-      return table.plan(fields.fieldNames(), filter);
+      return table.plan(fields.fieldNames(), filter, options.asCaseSensitiveMap());
     }
 
     /** Those of the table; null for metadata columns, with which deleted rows may come. */
@@ -241,7 +241,7 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
       for (int i = 0; i < names.length; i++) {
         if (!Arrays.asList(table.schema().fieldNames()).contains(names[i])) return null;
       }
-      return table.aggregates(filter, asked);
+      return table.aggregates(filter, asked, options.asCaseSensitiveMap());
     }
 
     public Batch toBatch() {
@@ -263,7 +263,9 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
     }
 
     public boolean equals(Object o) {
-      return o instanceof LakeScan && ((LakeScan) o).table.equals(table) && ((LakeScan) o).fields.equals(fields);
+      if (!(o instanceof LakeScan)) return false;
+      LakeScan other = (LakeScan) o;
+      return other.table.equals(table) && other.fields.equals(fields) && other.options.equals(options);
     }
 
     public int hashCode() {

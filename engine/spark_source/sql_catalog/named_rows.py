@@ -25,6 +25,7 @@ from icecore.engine.spark_source.batch_reader import rows_and_schema
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
 from icecore.engine.spark_source.shown_arrow import shown_table
 from icecore.engine.spark_source.sql_catalog.known_aggregates import known_aggregates
+from icecore.engine.spark_source.sql_catalog.named_scan import AsOf, NamedScans, check_no_options
 from icecore.engine.spark_source.sql_catalog.table_changes import change_table, exact_filter, filter_within
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import METADATA_COLUMNS, PARTITION
@@ -43,24 +44,6 @@ class NamedRows:
 
     facts: str
     answers: Answers
-
-
-@frozen
-class AsOf:
-    """A moment that VERSION AS OF or TIMESTAMP AS OF asks for; with neither the table is as it is."""
-
-    version: str | None = None
-    micros: int | None = None
-
-    def options(self, table: Table) -> Mapping[str, Any]:
-        """The options of a scan: a version is a branch or tag, else the id of a snapshot."""
-        if self.micros is not None:
-            return {"as_of": self.micros // 1000}
-        if self.version is None:
-            return {}
-        if self.version in table.metadata.refs or not self.version.isdigit():
-            return {"ref": self.version}
-        return {"snapshot_id": int(self.version)}
 
 
 class Answers:
@@ -88,7 +71,7 @@ class TableRows(Answers):
 
     session: SparkSession
     table: Table
-    chosen: Mapping[str, Any]
+    scans: NamedScans
     find: Callable[[], Table] | None
 
     def answer(self, question: Sequence[Any]) -> Any:
@@ -107,16 +90,17 @@ class TableRows(Answers):
         change_table(self.session, now, list(question))
         return json.dumps([])
 
-    def _rows(self, names: Sequence[str], filter_text: str | None) -> DataFrame:
-        schema = self.table.scan(**self.chosen).schema
+    def _rows(self, names: Sequence[str], filter_text: str | None, given: Mapping[str, str]) -> DataFrame:
         # A dot in a name would mean a field of a struct.
-        if any("." in f.name for f in schema.fields):
+        if any("." in f.name for f in self.scans.scan(("*",), given, self.session).schema.fields):
             names = ("*", *(n for n in names if n in _metadata_names(self.table)))
-        scan = self.table.scan(selected_fields=names, **self.chosen)
-        return scan.to_spark_filtered_there(self.session, filter_within(filter_text, schema))
+        scan = self.scans.scan(names, given, self.session)
+        return scan.to_spark_filtered_there(self.session, filter_within(filter_text, scan.schema))
 
-    def _aggregates(self, filter_text: str, asked: Sequence[tuple[str, str | None]]) -> Sequence[str | None] | None:
-        scan = self.table.scan(**self.chosen)
+    def _aggregates(
+        self, filter_text: str, asked: Sequence[tuple[str, str | None]], given: Mapping[str, str]
+    ) -> Sequence[str | None] | None:
+        scan = self.scans.scan(("*",), given, self.session)
         condition = exact_filter(filter_text, scan.schema)
         return None if condition is None else known_aggregates(scan, condition, asked)
 
@@ -125,16 +109,16 @@ class TableRows(Answers):
 class GivenRows(Answers):
     """A view or metadata table, whose rows are those of the moment that it was named."""
 
+    session: SparkSession
     rows: DataFrame
     name: str
 
     def answer(self, question: Sequence[Any]) -> Any:
         """The rows; there is nothing to change."""
-        if question[0] == "aggregates":
-            return json.dumps(None)
-        if question[0] != "rows":
+        if question[0] not in ("rows", "aggregates"):
             raise ValidationError(f"{self.name} is no table: its rows can't be changed")
-        return self.rows
+        check_no_options(question[-1], self.name, self.session)
+        return self.rows if question[0] == "rows" else json.dumps(None)
 
 
 def table_rows(
@@ -158,7 +142,13 @@ def table_rows(
         "streamed": _streamed(catalog, identifier) if isinstance(catalog, Catalog) and chosen == AsOf() else None,
     }
     find = (lambda: catalog.load_table(identifier)) if isinstance(catalog, Catalog) else None
-    return NamedRows(json.dumps(facts), TableRows(session, table, options, find))
+
+    def table_at(position: int) -> Table:
+        if not isinstance(catalog, Catalog):
+            raise ValidationError(f"a catalog of the past is at position {catalog.position}, there is no other")
+        return catalog.at(position).load_table(identifier)
+
+    return NamedRows(json.dumps(facts), TableRows(session, table, NamedScans(table, options, table_at), find))
 
 
 def other_rows(
@@ -190,7 +180,7 @@ def other_rows(
         "size": None,
         "streamed": None,
     }
-    return NamedRows(json.dumps(facts), GivenRows(frame, name))
+    return NamedRows(json.dumps(facts), GivenRows(session, frame, name))
 
 
 def _streamed(catalog: Catalog, identifier: Identifier) -> dict[str, str]:

@@ -18,7 +18,8 @@ from icecore.engine.spark.pyspark_api import SparkSession
 from icecore.engine.spark.relation.java_classes import FILTER_TEXT, made_object
 from icecore.engine.spark.relation.java_function import JavaFunction
 from icecore.engine.spark_source.registration import register_once
-from icecore.engine.spark_source.sql_catalog.named_rows import Answers, AsOf, other_rows, table_rows
+from icecore.engine.spark_source.sql_catalog.named_rows import Answers, other_rows, table_rows
+from icecore.engine.spark_source.sql_catalog.named_scan import AsOf
 
 _NAMES = ("LakeCalls", "LakeChanges", "LakeStreams", "LakeTable", "LakeAggregates", "LakeRule", "LakeCatalog")
 _SOURCES = (FILTER_TEXT, *(Path(__file__).with_name(f"{name}.java") for name in _NAMES))

@@ -38,17 +38,17 @@ def change_table(session: SparkSession, table: Table, change: Sequence[Any]) -> 
             table.overwrite(DataFrame(rows, session), **_options(options))
         case ["overwrite-partitions", rows, options]:
             table.dynamic_partition_overwrite(DataFrame(rows, session), **_options(options))
-        case ["delete-all"]:
-            table.delete("true")
-        case ["delete", condition, text]:
-            by_spark.delete(_within(condition, text, table))
-        case ["update", names, values, condition, text]:
-            by_spark.update(_set(names, values), _within(condition, text, table))
-        case ["merge", source, is_by_keys, on, clauses]:
+        case ["delete-all", options]:
+            table.delete("true", **_options(options))
+        case ["delete", condition, text, options]:
+            by_spark.delete(_within(condition, text, table), **_options(options))
+        case ["update", names, values, condition, text, options]:
+            by_spark.update(_set(names, values), _within(condition, text, table), **_options(options))
+        case ["merge", source, is_by_keys, on, clauses, options]:
             merge = by_spark.merge(DataFrame(source, session), list(on) if is_by_keys else Column(on))
             for clause in clauses:
                 merge = _with_clause(merge, *clause)
-            merge.commit()
+            merge.commit(**_options(options))
         case _:
             raise ValidationError(f"Spark asks for {change[0]!r}")
 
