@@ -1,4 +1,4 @@
-"""DataFrames that bring columns of their own: `append(df, merge_schema=True)`."""
+"""DataFrames that bring columns of their own: `append(df, merge_schema=True)`, and merges likewise."""
 
 from __future__ import annotations
 
@@ -48,3 +48,52 @@ def test_columns_of_a_frame_are_taken_in(spark: Any, catalog: icecore.Catalog) -
     assert found == [{"name": None, "Name": "c"}]
     with pytest.raises(ValidationError, match="two new columns are called 'NEW'"):
         table.append(spark.range(1).toDF("new").selectExpr("*", "1 AS NEW"), merge_schema=True)
+
+
+NESTED = pa.schema(
+    [
+        ("id", pa.int32()),
+        ("st", pa.struct([("x", pa.int32()), ("y", pa.string())])),
+        ("l", pa.list_(pa.struct([("x", pa.int32())]))),
+    ]
+)
+BRINGING = """
+    SELECT explode(array(1L, 2L)) AS ID, named_struct('more', 2, 'X', 9000000000L) AS st,
+        array(named_struct('x', 1L, 'z', date'2024-01-01')) AS l, 'top' AS top
+"""
+
+
+def test_merges_take_in_fields_and_types_as_appends_do(spark: Any, catalog: icecore.Catalog) -> None:
+    """In one commit with the rows; without the option fields that the table lacks are an error."""
+    tables = [catalog.create_table(f"ns.{name}", NESTED, format_version=3) for name in ("appended", "merged")]
+    source = spark.sql(BRINGING)
+    for table in tables:
+        table.append([{"id": 1, "st": {"x": 1, "y": "y"}, "l": None}, {"id": 3, "st": None, "l": []}])
+    appended, merged = tables
+    appended.append(source, merge_schema=True)
+    with pytest.raises(ValidationError, match=r"no column 'st\.more' in the schema"):
+        merged.spark.merge(source, on=["id"]).when_matched_update_all().commit()
+    merge = merged.spark.merge(source, on=["id"], merge_schema=True)
+    merge.when_matched_update_all().when_not_matched_insert_all().commit()
+    assert str(merged.refresh().schema()) == str(appended.refresh().schema())
+    assert len(merged.snapshots()) == 2
+    found = {row["id"]: row for row in merged.scan().to_arrow().to_pylist()}
+    brought = {row["id"]: row for row in appended.scan("top = 'top'").to_arrow().to_pylist()}
+    assert {id: found[id] for id in (1, 2)} == brought
+    assert found[3] == {"id": 3, "st": None, "l": [], "top": None}
+
+
+def test_clauses_with_values_of_their_own_use_what_was_taken_in(spark: Any, catalog: icecore.Catalog) -> None:
+    table = catalog.create_table("ns.t", NESTED, format_version=3)
+    table.append([{"id": 1, "st": None, "l": None}])
+    merge = table.spark.merge(spark.sql(BRINGING), on=["id"], merge_schema=True)
+    merge = merge.when_matched_update({"st.more": "source.st.more", "top": "'mine'"})
+    merge.when_not_matched_insert_all().commit()
+    found = {row["id"]: row for row in table.refresh().scan(selected_fields=("id", "st", "top")).to_arrow().to_pylist()}
+    assert found == {
+        1: {"id": 1, "st": {"x": None, "y": None, "more": 2}, "top": "mine"},
+        2: {"id": 2, "st": {"x": 9000000000, "y": None, "more": 2}, "top": "top"},
+    }
+    before = table.current_snapshot()
+    merge.commit(dry_run=True)
+    assert (table.refresh().current_snapshot(), len(table.metadata.schemas)) == (before, 2)

@@ -110,7 +110,8 @@ class SparkChanges(SparkMaintenance):
         `on` is a condition in Spark's SQL or a Column, over columns like `target.id` and `source.id`, or names of key
         columns, which leaves out files that can have no key of the source; null equals nothing. Only rows of the
         `target_filter`, in the engine's grammar, take part: it leaves out files too. With `merge_schema` the table gets
-        the columns that only the source has. The source is computed once, and kept by Spark's executors meanwhile.
+        the columns that only the source has, in structs too, and wider types, as by `append`. The source is computed
+        once, and kept by Spark's executors meanwhile.
         """
         names = Names(target_alias, source_alias)
         return SparkMerge(self._table, source, on, target_filter, names, merge_schema=merge_schema)

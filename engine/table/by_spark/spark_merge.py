@@ -34,11 +34,11 @@ from icecore.engine.spark.change.row_merge import RowMerge
 from icecore.engine.spark.name_rule import KnownNames, is_case_sensitive
 from icecore.engine.spark.pyspark_api import Column
 from icecore.engine.spark.pyspark_api import functions as F
-from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.table.commit_options import CommitOptions, PinnedChangeOptions, PinnedOptions
 from icecore.engine.table.deciding_transaction import DecidingTransaction
+from icecore.engine.table.merged_schema import taken_in
 from icecore.engine.table.table_handle import TableHandle
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class SparkMerge:
         check_clauses(self._clauses)
         with DecidingTransaction.of(self._table, options_of(CommitOptions, options)) as transaction:
             if self._merge_schema:
-                self._add_columns(transaction)
+                taken_in(transaction, self._source)
             pinned = options_of(PinnedChangeOptions, options)
             rows = transaction.decide(self._decide, MERGE_ISOLATION, **pinned)
         updated, deleted, inserted = (int(rows.summary.get(k, 0)) for k in (ROWS_UPDATED, ROWS_DELETED, ROWS_INSERTED))
@@ -161,13 +161,6 @@ class SparkMerge:
         }
         summary = {name: str(n) for name, n in counts.items() if n}
         return DecidedRows(written.gone, written.marked, written.added, read, summary)
-
-    def _add_columns(self, transaction: DecidingTransaction) -> None:
-        known = _columns(transaction.metadata.schema(), self._source)
-        new = [f for f in self._source.schema.fields if not known.takes(f.name)]
-        if new:
-            with transaction.update_schema() as update:
-                update.union_by_name(T.StructType(new))
 
 
 def upsert_of(
