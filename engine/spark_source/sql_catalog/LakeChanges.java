@@ -29,6 +29,8 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.ExpressionUtils;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.NullType;
 import org.apache.spark.sql.types.StructType;
 import scala.Function1;
 import scala.Option;
@@ -68,14 +70,14 @@ public class LakeChanges {
   /** The condition, of it what `FilterText` has words for, and the options. */
   private Object[] delete(DeleteFromTable plan) {
     if (plan.condition().equals(Literal.TrueLiteral())) return new Object[] {"delete-all", options};
-    Expression where = known(plan.condition());
+    Expression where = condition(plan.condition());
     return new Object[] {"delete", column(where, null), filter(where), options};
   }
 
   /** Names of columns and their values, then what a delete has. */
   private Object[] update(UpdateTable plan) {
     Expression where = plan.condition().isDefined() ? (Expression) plan.condition().get() : Literal.TrueLiteral();
-    where = known(where);
+    where = condition(where);
     Object[][] set = assigned(plan.assignments(), null);
     return new Object[] {"update", set[0], set[1], column(where, null), filter(where), options};
   }
@@ -89,7 +91,7 @@ public class LakeChanges {
     add(clauses, "matched", plan.matchedActions(), target);
     add(clauses, "not matched", plan.notMatchedActions(), target);
     add(clauses, "not matched by source", plan.notMatchedBySourceActions(), target);
-    Object on = byKeys ? (Object) keys.toArray() : (Object) column(plan.mergeCondition(), target);
+    Object on = byKeys ? (Object) keys.toArray() : (Object) column(condition(plan.mergeCondition()), target);
     return new Object[] {"merge", rows(plan.sourceTable()), Boolean.valueOf(byKeys), on, clauses.toArray(), options};
   }
 
@@ -126,7 +128,7 @@ public class LakeChanges {
       } else {
         throw new UnsupportedOperationException(action + " is not done by SQL here, table.spark.merge(...) of Python is");
       }
-      Object where = condition.isDefined() ? column((Expression) condition.get(), target) : null;
+      Object where = condition.isDefined() ? column(condition((Expression) condition.get()), target) : null;
       clauses.add(new Object[] {when, then, where, set[0], set[1]});
     }
   }
@@ -151,6 +153,11 @@ public class LakeChanges {
 
   private Object column(Expression e, AttributeSet target) {
     return ExpressionUtils.column((Expression) known(e).transform(new Names(target)));
+  }
+
+  /** A condition with the values of subqueries in their place; a lone NULL has no type, but is one as well. */
+  private Expression condition(Expression e) {
+    return e.dataType() instanceof NullType ? new Literal(null, DataTypes.BooleanType) : known(e);
   }
 
   /** The expression with the values of subqueries in their place. */

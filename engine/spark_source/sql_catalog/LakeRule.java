@@ -62,6 +62,7 @@ public class LakeRule extends Rule {
   /** The command, once the table knows what it asks for; all go on as a DELETE, as Spark asks tables for nothing else. */
   private LogicalPlan change(LogicalPlan plan, LogicalPlan target, LakeTable table) {
     if (plan instanceof DeleteFromTable && ((DeleteFromTable) plan).condition().equals(MADE_ALREADY)) return plan;
+    LakeAssignments.check(session);
     table.change(new LakeChanges(session, plan, new Swap(session), relation(target).options().asCaseSensitiveMap()));
     return new DeleteFromTable(target, MADE_ALREADY);
   }

@@ -21,7 +21,10 @@ from icecore.engine.spark_source.registration import register_once
 from icecore.engine.spark_source.sql_catalog.named_rows import Answers, other_rows, table_rows
 from icecore.engine.spark_source.sql_catalog.named_scan import AsOf
 
-_NAMES = ("LakeCalls", "LakeChanges", "LakeStreams", "LakeTable", "LakeAggregates", "LakeRule", "LakeCatalog")
+_NAMES = (
+    *("LakeCalls", "LakeAssignments", "LakeChanges", "LakeStreams", "LakeTable", "LakeAggregates", "LakeRule"),
+    "LakeCatalog",
+)
 _SOURCES = (FILTER_TEXT, *(Path(__file__).with_name(f"{name}.java") for name in _NAMES))
 _OF_SPARK = "spark_catalog"
 
