@@ -49,7 +49,10 @@ FORMAT = "icecore"
 
 
 class IcecoreSource(DataSource):
-    """The tables of a warehouse. A DataFrame stays on the snapshot and the schema that it was made of."""
+    """The tables of a warehouse. A DataFrame stays on the snapshot and the schema that it was made of.
+
+    In Spark Connect the server makes it again, of a newer snapshot as may be.
+    """
 
     default_warehouse: ClassVar[str | None] = None
     folder: ClassVar[str] = ""

@@ -1,4 +1,4 @@
-"""Values that UPDATE and MERGE of Spark SQL set: stored by the rules of an INSERT, or refused; conditions that are NULL."""
+"""Values that UPDATE and MERGE set: stored by the rules of an INSERT, or refused; and conditions that are NULL."""
 
 from __future__ import annotations
 
