@@ -38,7 +38,7 @@ class Claim:
 
     @property
     def provenance(self) -> Provenance:
-        """Who is about to make the version, and why."""
+        """The provenance of the event."""
         return Provenance(*self.made_by)
 
     def is_of(self, version: int, data: bytes) -> bool:

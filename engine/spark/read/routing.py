@@ -172,7 +172,7 @@ class Router:
 
     @cached_property
     def own_folders(self) -> tuple[str, ...]:
-        """Where the table's writers put files: elsewhere one may have a name of ours and be another program's copy."""
+        """The folders that the table's writers use: elsewhere a file with a name of ours may be another's copy."""
         metadata = self.context.metadata
         folders = (metadata.location, data_folder(metadata.location, metadata.properties))
         return tuple(f"{p.rstrip('/')}/" for p in folders)
@@ -198,6 +198,7 @@ class Router:
         return self.is_vectorized and (self.is_nested_vectorized or not any(map(_is_nested, fields)))
 
     def physical(self, files: Iterable[ContentFile]) -> dict[str, tuple[FileField, ...]]:
+        """The columns of files, by location. Raises MissingFileError, CorruptFileError."""
         storage = self.context.storage
         return {f.file_path: _file_columns(_Opened(storage, f.file_path, f.file_format)) for f in files}
 
