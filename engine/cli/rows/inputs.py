@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -24,6 +25,7 @@ _PARQUET = (".parquet", ".parq", ".pq")
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _JSON = (".json", ".jsonl", ".ndjson")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_LONG = re.compile(rb"[0-9]{19}")
 _ZONE = re.compile(r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -69,12 +71,10 @@ def _texts(path: Path, nulls: Sequence[str], fields: Sequence[pa.Field]) -> dict
 
 
 def _guessed(path: Path, column: pa.Field, texts: dict[str, list[str]]) -> pa.DataType:
-    """The type of a column that holds its values as they are, but for integers in JSON of more than 64 bits.
-
-    Raises ValidationError.
-    """
+    """The type of a column that holds its values as they are. Raises ValidationError where there is none."""
     kind, found = column.type, texts.get(column.name, [])
-    if pa.types.is_floating(kind) and found and all(map(_INTEGER.fullmatch, found)):
+    is_wide = bool(found) and all(map(_INTEGER.fullmatch, found))
+    if pa.types.is_floating(kind) and (is_wide or _has_wide_integers(path, column.name)):
         raise ValidationError(f"{path}: column {column.name!r} has integers of more than 64 bits; make the table first")
     if pa.types.is_binary(kind):
         raise ValidationError(f"{path}: column {column.name!r} has text that is not UTF-8")
@@ -83,6 +83,15 @@ def _guessed(path: Path, column: pa.Field, texts: dict[str, list[str]]) -> pa.Da
     if pa.types.is_timestamp(kind) and found and all(map(_DAY.fullmatch, found)):
         return pa.date32()
     return _without_nulls(kind)
+
+
+def _has_wide_integers(path: Path, name: str) -> bool:
+    """Whether a column of a JSON file has integers of more than 64 bits, of which Arrow makes doubles."""
+    data = path.read_bytes() if _has(path, _JSON) else b""
+    if _LONG.search(data) is None:
+        return False
+    rows = json.loads(data) if data.lstrip()[:1] == b"[" else map(json.loads, filter(bytes.strip, data.splitlines()))
+    return any(isinstance(v := row.get(name), int) and not -(2**63) <= v < 2**63 for row in rows)
 
 
 def _without_nulls(kind: pa.DataType) -> pa.DataType:

@@ -30,6 +30,7 @@ RunJson = Callable[..., Any]
         ("a.json", b'{"a": "2024-01-01 00:00:00+02"}', ["timestamptz"]),
         ("a.json", b'{"n": 1}\n' * 200_000 + b'{"n": 1, "t": "2024-01-01T00:00:00"}', ["long", "timestamp"]),
         ("a.json", b'{"t": "2024-01-01"}\n' * 100_000 + b'{"t": "2024-01-01T10:00:00"}', ["timestamp"]),
+        ("a.json", b'{"a": 1.5}\n{"a": 9223372036854775807}\n', ["double"]),
         ("a.json", b'{"a": [null], "b": {"c": null}}', ["list<string>", "struct<4: c: string>"]),
     ],
 )
@@ -48,15 +49,18 @@ def test_types_hold_the_values_as_they_are(
     ("text", "told"),
     [
         (b"id,c\n1,9223372036854775808\n", "a.csv: column 'c' has integers of more than 64 bits"),
+        (b'{"c": 1}\n\n{"c": 9223372036854775808}', "a.json: column 'c' has integers of more than 64 bits"),
+        (b'[{"c": 1.5}, {"d": 1}, {"c": -9223372036854775809}]', "a.json: column 'c' has integers of more than 64"),
         (b"a,b\n1,\xe9\n", "a.csv: column 'b' has text that is not UTF-8"),
         (b"x,x\n1.5,2.5\n", "column name 'x' is used twice"),
         (b"caf\xe9,x\n1,2\n", "a.csv can't be read: 'utf-8' codec can't decode"),
     ],
 )
 def test_what_no_type_holds_is_refused(run: Run, tmp_path: Path, text: bytes, told: str) -> None:
-    (tmp_path / "a.csv").write_bytes(text)
+    path = tmp_path / ("a.json" if text[:1] in b"{[" else "a.csv")
+    path.write_bytes(text)
     run("init")
-    assert told in run("load", str(tmp_path / "a.csv"), "s.t", code=1).stderr
+    assert told in run("load", str(path), "s.t", code=1).stderr
 
 
 def test_columns_of_a_file_without_rows_are_looked_at(run: Run, run_json: RunJson, orders: str, tmp_path: Path) -> None:
