@@ -92,7 +92,7 @@ def unregister(
 
 @change_command(shown=("icecore undrop shop.returns --dry-run", "icecore undrop shop.returns -m 'it was none'"))
 @click.argument("name")
-@click.option("--view", is_flag=True, help="It was a view; found out where no table of the name was dropped.")
+@click.option("--view", is_flag=True, help="It was a view; without it a dropped table of the name comes first.")
 @_POSITION
 @key_option
 @dry_run_option
@@ -112,6 +112,7 @@ def undrop(
     """
     with settings.write() as catalog:
         done = made_before(catalog, key)
+        view = view or (done is not None and is_view_stream(done.stream))
 
         def give_back(undrop: Callable[..., Any]) -> None:
             undrop(name, position=position, message=message, author=author, idempotency_key=key, dry_run=dry_run)

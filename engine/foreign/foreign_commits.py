@@ -67,7 +67,11 @@ def take_in_versions(adoption: AdoptionRun, stream: str, left_out: Collection[Id
         if why is not None or between is None:
             adoption.problem(state.identifier, stream, why or "")
             return
-        is_own = claim is not None and claim.is_of(metadata_version(location), file.data)
+        version = metadata_version(location)
+        is_own = claim is not None and (
+            claim.is_of(version, file.data)
+            or (state.metadata_version < claim.version < version and claim.led_to(file.metadata))
+        )
         state = adoption.adopt(state, file, between, unfinished=claim if is_own else None)
 
 
@@ -98,6 +102,8 @@ def _versions_between(state: TableState, file: ForeignFile) -> list[str] | None:
             return [e.metadata_file for e in log[index + 1 :]] if is_ours else None
     if metadata_version(file.location) == state.metadata_version + 1:
         return None if log else []
+    if any(metadata_version(e.metadata_file) <= state.metadata_version for e in log):
+        return None
     has_ours = ours.current_snapshot_id is None or file.metadata.snapshot_by_id(ours.current_snapshot_id) is not None
     return [e.metadata_file for e in log] if has_ours else None
 

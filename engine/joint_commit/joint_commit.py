@@ -23,7 +23,7 @@ from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.retry_policy import FOREIGN_ATTEMPTS, RetryPolicy
-from icecore.engine.repository.reused_key import reused_key
+from icecore.engine.repository.reused_key import cut_off_call, reused_key
 from icecore.engine.repository.view_repository import ViewRepository
 
 AT_ONCE = RetryPolicy(FOREIGN_ATTEMPTS - 1, min_wait_ms=0, max_wait_ms=0)
@@ -148,19 +148,16 @@ def _try(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> 
 
 
 def _take_answer(desk: CommitTargets, parts: Sequence[Part], done: Event) -> None:
-    """Gives the parts the events of an earlier call, of which `done` has the key. Raises ReusedKeyError.
+    """Gives the parts the events of an earlier call, of which `done` has the key.
 
-    That call may have made more, such as a namespace for its table, which is there now.
+    That call may have made more, such as a namespace for its table, which is there now. Raises ReusedKeyError, and
+    CommitStateUnknownError where one part of it was taken in after a crash, and the log does not tell of the others.
     """
-    events = list(desk.repository.store.transaction_events(done.transaction_id))
-    answered = [[part.answered_by(event) for event in events] for part in parts]
-    if done.kind == TABLE_ADOPTED and not all(map(any, answered)):
-        raise CommitConflictError(
-            f"the call of the idempotency key {done.provenance.idempotency_key!r} was cut off: its change of "
-            f"{dotted(desk.repository.models.identifier_of(done.stream) or (done.stream,))} stands at position "
-            f"{done.position}, since another engine has built on it, and the others may not be made"
-        )
-    if not any(map(any, answered)):
+    if done.kind == TABLE_ADOPTED and len(parts) > 1:
+        raise cut_off_call(done, desk.repository.models.identifier_of(done.stream))
+    events = [done] if done.kind == TABLE_ADOPTED else desk.repository.store.transaction_events(done.transaction_id)
+    answered = [part.answered_by(event) for event in events for part in parts]
+    if not any(answered):
         raise reused_key(done, desk.repository.models.identifier_of(done.stream))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -62,9 +62,13 @@ class NamedTables:
     def check_cases(self, columns: Mapping[str, Collection[str]], tables: Collection[str]) -> None:
         """Raises ValidationError where a name is of a column of `tables` that DuckDB can't tell by it from another.
 
-        Names that differ in case alone are the same to it, and mean the first of these columns.
+        Names that differ in case alone are the same to it, and mean the first of these columns. One that the query
+        gives to something itself is passed over.
         """
+        declared = set(_declared(self._tree))
         for name, scopes in self._names.written:
+            if name.lower() in declared:
+                continue
             found = ([(t, _alike(name, columns[t.internal])) for t in among] for among in scopes)
             nearest = next((scope for scope in found if any(alike for _, alike in scope)), [])
             for table, alike in nearest:
@@ -138,6 +142,19 @@ class _EachName(TableNames):
         elif first in _METADATA:
             self.asked.setdefault(first, []).append(next((s.tables for s in scopes if s.tables), []))
         return names
+
+
+def _declared(node: Any) -> Iterator[str]:
+    """The names, in lower case, that a tree gives to tables, columns and parameters of lambdas."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _declared(item)
+    elif isinstance(node, dict):
+        is_lambda = node.get("class") == "LAMBDA"
+        given = [node.get("alias"), *(node.get("column_name_alias") or ())]
+        given += (node.get("lhs") or {}).get("column_names", ()) if is_lambda else ()
+        yield from (name.lower() for name in given if name)
+        yield from _declared(list(node.values()))
 
 
 def _alike(name: str, columns: Collection[str]) -> list[str]:

@@ -113,6 +113,8 @@ class Relocating:
         Raises CommitConflictError where another process relocated it meanwhile, ForeignCommitError where another
         engine's commit can't be adopted, StorageError; the warehouse is as it was then.
         """
+        # Before a look at them: a claim of a version that was left behind must not lead to the former folder.
+        relocate_claims(self.store.path.absolute().parent / CLAIMS_FOLDER, self.step.mapping())
         if problems := [p for p in self._repository.foreign.adopt_all() if not p.is_damage]:
             raise ForeignCommitError(problems[0].text)
         head, step = self.store.head(), self.step
@@ -131,7 +133,6 @@ class Relocating:
             places = {s.metadata.location for s in shared.values()} | ({step.source} if self.shares_data else set())
             self._append(transaction, step, made, foreign_views, sorted(places))
             self._relocate_archived(step)
-            relocate_claims(self.store.path.absolute().parent / CLAIMS_FOLDER, step.mapping())
             self._repository.models.replay()
             self._repository.models.end_replay()
             for left in shared.values():

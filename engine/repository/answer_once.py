@@ -13,10 +13,11 @@ import orjson
 
 from icecore.engine.errors import IcecoreError, ReadOnlyError, StorageError
 from icecore.engine.events.commit_watch import note_stored
+from icecore.engine.events.event import TABLE_ADOPTED
 from icecore.engine.events.keyed_request import KeyedRequest, asked_by
 from icecore.engine.log.request_keys import CARRIED_OUT, StoredAnswer
 from icecore.engine.log.store import EventStore
-from icecore.engine.repository.reused_key import reused_key
+from icecore.engine.repository.reused_key import cut_off_call, reused_key
 
 Answer = TypeVar("Answer")
 
@@ -32,15 +33,15 @@ def answer_once(
     """Answers a request by `make`, unless that was done under its key: then by `again`, or with the same error.
 
     The first commit in `make` has the key, and the answer is stored with it. Without `keeps_refusals` what was refused
-    is tried again under its key. Raises ReusedKeyError where the key was another request's, or has expired, and what
-    `make` raises.
+    is tried again under its key. Raises ReusedKeyError where the key was another request's, or has expired,
+    CommitStateUnknownError where its commit was cut off and stands all the same, and what `make` raises.
     """
     if (stored := store.request_keys.find(request)) is not None:
         return _repeated(stored, again)
     if (event := store.event_by_idempotency_key(request.key)) is not None:
         if (stored := store.request_keys.find(request)) is not None:
             return _repeated(stored, again)
-        raise reused_key(event)
+        raise cut_off_call(event) if event.kind == TABLE_ADOPTED else reused_key(event)
     try:
         with asked_by(request):
             answer = make()

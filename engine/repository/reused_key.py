@@ -1,9 +1,9 @@
-"""The refusal of an idempotency key that was used for another call."""
+"""The refusals of an idempotency key: it was used for another call, or for one that was cut off."""
 
 from __future__ import annotations
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import ReusedKeyError
+from icecore.engine.errors import CommitStateUnknownError, ReusedKeyError
 from icecore.engine.events.event import Event
 from icecore.engine.log.read_models import dotted
 
@@ -14,4 +14,16 @@ def reused_key(event: Event, name: Identifier | None = None) -> ReusedKeyError:
     return ReusedKeyError(
         f"the idempotency key {key!r} was used for the {event.kind} of {of} at position {event.position}, not for this "
         f"call"
+    )
+
+
+def cut_off_call(event: Event, name: Identifier | None = None) -> CommitStateUnknownError:
+    """The error of a call whose key a commit has that a crash cut off, and that was taken in since others built on it.
+
+    It can't be told whether that is all that the call was to do.
+    """
+    key, of = event.provenance.idempotency_key, dotted(name) if name else event.stream
+    return CommitStateUnknownError(
+        f"the call of the idempotency key {key!r} was cut off: its change of {of} stands at position {event.position}, "
+        f"since another engine has built on it, and what else it was to do was perhaps not done"
     )

@@ -12,8 +12,8 @@ from icecore.engine.spark.name_rule import KnownNames, is_case_sensitive
 from icecore.engine.spark.pyspark_api import DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.read.write_defaults import write_default_sql
 from icecore.engine.spark.spark_sql_text import list_of, map_of, quote, struct_of
-from icecore.engine.spark.write_defaults import write_default_sql
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     BinaryType,

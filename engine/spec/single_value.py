@@ -12,7 +12,6 @@ Integers rather than datetimes: bounds of real tables lie outside of what Python
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import re
 import struct
@@ -271,7 +270,7 @@ def to_json(iceberg_type: Type, value: Any) -> Any:
         return None
     match iceberg_type:
         case BooleanType() | IntegerType() | LongType() | FloatType() | DoubleType() | StringType():
-            return _shortest(value) if isinstance(iceberg_type, FloatType) else value
+            return value
         case DecimalType(scale=scale):
             return str(value) if scale < 0 else format(value, "f")
         case DateType():
@@ -293,17 +292,6 @@ def to_json(iceberg_type: Type, value: Any) -> Any:
             return _nested_to_json(iceberg_type, value)
         case _:
             assert_never(iceberg_type)
-
-
-def _shortest(value: float) -> float:
-    """The number with the fewest digits that is this one as a float of 32 bits, as Java writes it."""
-    for digits in range(1, 10):
-        found = float(f"{value:.{digits}g}")
-        # Rounded up it may be more than the greatest.
-        with contextlib.suppress(OverflowError):
-            if _FLOAT.pack(found) == _FLOAT.pack(value):
-                return found
-    return value
 
 
 def _nested_to_json(iceberg_type: StructType | ListType | MapType, value: Any) -> Any:

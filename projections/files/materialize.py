@@ -218,7 +218,7 @@ class Materializer:
             return
         location = state.metadata_location
         if location is not None and location != (before.metadata_location if before else None):
-            self._claims.take(event, state.metadata_version, storage.resolve(location), metadata_bytes(state))
+            self._claims.take(event, before, state, storage.resolve(location), metadata_bytes(state))
 
     def settle_claim(self, stream: str) -> None:
         """Ends the claim of one file system table, as `settle_claims`; inside of the write lock."""

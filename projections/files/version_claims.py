@@ -17,16 +17,19 @@ from attrs import astuple, define, evolve, frozen
 from icecore.engine.common.location import LocationMapping
 from icecore.engine.errors import MissingFileError
 from icecore.engine.events.event import Event, Provenance
-from icecore.engine.log.store import EventStore
+from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
-from icecore.projections.files.version_files import version_after
+from icecore.projections.files.version_files import version_after, version_of
 
 
 @frozen
 class Claim:
     """The event that is about to make `target`, the resolved location of a version, and the checksum of its bytes.
 
-    `made_by` has the fields of the event's provenance; an earlier release noted none.
+    `made_by` has the fields of the event's provenance, `written_ms` is when the version was last updated, and
+    `snapshot_id` the snapshot that it adds; an earlier release noted none of these.
     """
 
     event_id: str
@@ -35,6 +38,8 @@ class Claim:
     target: str
     sha256: str
     made_by: tuple[str | None, ...] = ()
+    written_ms: int | None = None
+    snapshot_id: int | None = None
 
     @property
     def provenance(self) -> Provenance:
@@ -44,6 +49,14 @@ class Claim:
     def is_of(self, version: int, data: bytes) -> bool:
         """Whether a version with these bytes is the claimed one."""
         return version == self.version and hashlib.sha256(data).hexdigest() == self.sha256
+
+    def led_to(self, later: TableMetadata) -> bool:
+        """Whether metadata of a later version was built on the claimed one, whose file may be gone."""
+        if self.snapshot_id is not None and later.snapshot_by_id(self.snapshot_id) is not None:
+            return True
+        name = self.target.rsplit("/", 1)[1]
+        named = (e for e in later.metadata_log if e.metadata_file.rsplit("/", 1)[-1] == name)
+        return any(e.timestamp_ms == self.written_ms for e in named)
 
     def to_bytes(self) -> bytes:
         """The claim's file."""
@@ -59,7 +72,8 @@ class Claim:
             if hashlib.sha256(body).hexdigest() != note["sha256"]:
                 return None
             event_id, stream, version, target, sha256, *rest = orjson.loads(body)
-            return cls(event_id, stream, version, target, sha256, *map(tuple, rest))
+            made_by, *facts = rest or ((),)
+            return cls(event_id, stream, version, target, sha256, tuple(made_by), *facts)
         except (ValueError, LookupError, TypeError, AttributeError):
             return None
 
@@ -78,28 +92,38 @@ def relocate_claims(folder: Path, mapping: LocationMapping) -> None:
 
 @define
 class VersionClaims:
-    """At most one claim for each table, as a file in `folder`. Used inside of the log's write lock only."""
+    """At most one claim for each table, the last, as a file in `folder`. Used inside of the log's write lock only."""
 
     _store: EventStore
     _folder: Path
     _storage: Storage
 
-    def take(self, event: Event, version: int, target: str, data: bytes) -> None:
-        """Notes that `event` is about to make `target`, the resolved location of that version, with these bytes."""
+    def take(self, event: Event, before: TableState | None, state: TableState, target: str, data: bytes) -> None:
+        """Notes that `event` is about to make `target`, the resolved location of the state's version, with `data`."""
         # Who settles it must find the event in the log for good.
         self._store.groups.close()
         # Of the events of a transaction the first alone has its key.
         first = event if event.transaction_id == event.event_id else self._store.event_by_id(event.transaction_id)
         key = None if first is None else first.provenance.idempotency_key
         made_by = astuple(evolve(event.provenance, idempotency_key=key))
-        claim = Claim(event.event_id, event.stream, version, target, hashlib.sha256(data).hexdigest(), made_by)
+        known = {} if before is None else before.metadata.snapshots_by_id
+        claim = Claim(
+            event.event_id,
+            event.stream,
+            state.metadata_version,
+            target,
+            hashlib.sha256(data).hexdigest(),
+            made_by,
+            state.metadata.last_updated_ms,
+            next((i for i in state.metadata.snapshots_by_id if i not in known), None),
+        )
         self._storage.write_atomic(self._path(event.stream), claim.to_bytes())
 
     def settle(self, stream: str) -> None:
         """Ends the table's claim: a version whose event never got into the log is deleted.
 
-        It stays where its bytes are not ours. Where another engine has built the version after it already the claim
-        stays too: it tells whose version that is which is taken in then.
+        It stays where its bytes are not ours. Where another engine has built on it already, and may have deleted it,
+        the claim stays too until that is taken in: it tells whose version it was.
         """
         self._settle(self._path(stream))
 
@@ -132,17 +156,29 @@ class VersionClaims:
             claim = Claim.from_bytes(self._storage.read_bytes(path))
         except MissingFileError:
             return
-        if claim is not None and self._store.event_by_id(claim.event_id) is None and self._is_ours(claim):
-            folder, _ = claim.target.rsplit("/", 1)
-            if version_after(folder, claim.version, self._storage) is not None:
+        if claim is not None and self._store.event_by_id(claim.event_id) is None:
+            data = self._read(claim.target)
+            is_ours = data is not None and claim.is_of(claim.version, data)
+            if (is_ours or data is None) and self._may_be_built_on(claim):
                 return
-            self._storage.delete(claim.target)
+            if is_ours and self._later(claim) is None:
+                self._storage.delete(claim.target)
         self._storage.delete(path)
 
-    def _is_ours(self, claim: Claim) -> bool:
+    def _may_be_built_on(self, claim: Claim) -> bool:
+        """Whether there are versions after the claimed one, and the log, which knows the table, has none of them."""
+        head = self._store.row(MODELS, "get_head", stream=claim.stream)
+        location = None if head is None else head["metadata_location"]
+        version = None if location is None else version_of(location)
+        return version is not None and version < claim.version and self._later(claim) is not None
+
+    def _later(self, claim: Claim) -> str | None:
+        return version_after(claim.target.rsplit("/", 1)[0], claim.version, self._storage)
+
+    def _read(self, target: str) -> bytes | None:
         with contextlib.suppress(MissingFileError):
-            return claim.is_of(claim.version, self._storage.read_bytes(claim.target))
-        return False
+            return self._storage.read_bytes(target)
+        return None
 
     def _path(self, stream: str) -> str:
         return str(self._folder / f"{stream.replace(':', '-').replace('#', '-')}.json")

@@ -22,11 +22,17 @@ def version_after(folder: str, version: int, storage: Storage) -> str | None:
         if storage.exists(f"{folder}/{name}"):
             return f"{folder}/{name}"
     hinted = _hinted(folder, storage)
-    if hinted is not None and hinted <= version + 1:
+    if hinted is not None and hinted <= version:
         return None
-    found = [(int(m[1]), name) for name in storage.list(folder) if (m := _VERSIONED.fullmatch(name)) is not None]
-    above = min((each for each in found if each[0] > version), default=None)
+    found = ((version_of(name), name) for name in storage.list(folder))
+    above = min(((n, name) for n, name in found if n is not None and n > version), default=None)
     return None if above is None else f"{folder}/{above[1]}"
+
+
+def version_of(location: str) -> int | None:
+    """The version whose file a location is; None for a file of another name."""
+    found = _VERSIONED.fullmatch(location.rsplit("/", 1)[-1])
+    return None if found is None else int(found[1])
 
 
 def _hinted(folder: str, storage: Storage) -> int | None:

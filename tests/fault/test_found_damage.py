@@ -232,7 +232,7 @@ def test_a_damaged_claim_takes_no_version_back(catalog: icecore.Catalog, at: int
     event = store_of(catalog).event_at(table.state.position)
     path = local(table.metadata_location)
     claims = catalog._warehouse.repository.materializer._claims
-    claims.take(event, 2, str(path), path.read_bytes())
+    claims.take(event, None, table.state, str(path), path.read_bytes())
     (note,) = (catalog.path / ".icecore" / "claims").glob("*.json")
     data = note.read_bytes()
     note.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])

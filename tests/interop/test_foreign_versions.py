@@ -13,13 +13,15 @@ from foreign_peer import kinds
 
 import icecore
 from icecore.engine.common.compressed_json import compress
-from icecore.engine.errors import CommitConflictError, ForeignCommitError
+from icecore.engine.errors import CommitStateUnknownError, ForeignCommitError
 from icecore.engine.events import event as ev
 from icecore.engine.foreign.adopter import ForeignCommitWarning
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MetadataLogEntry
 from icecore.projections.files.materialize import Materializer
 from icecore.projections.files.version_claims import VersionClaims
+
+FILE_SYSTEM = {"icecore.commit-scheme": "filesystem"}
 
 
 class Killed(BaseException):
@@ -28,7 +30,7 @@ class Killed(BaseException):
 
 def test_versions_that_another_writer_made_are_adopted(catalog: icecore.Catalog) -> None:
     """MD7: v<N+1> and v<N+2>, one of them compressed, are the table's next versions, for load and for commit."""
-    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
+    table = make_table(catalog, properties=FILE_SYSTEM)
     table.append(rows(1))
     for name in ("v3.gz.metadata.json", "v4.metadata.json.gz", "v5.metadata.json"):
         make_version(table, name)
@@ -49,7 +51,7 @@ def test_versions_that_another_writer_made_are_adopted(catalog: icecore.Catalog)
 def test_versions_whose_forerunners_were_deleted_are_adopted(catalog: icecore.Catalog) -> None:
     """Of three versions the next one is gone already, by a writer that keeps few: no commit is made in its place."""
     kept = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
-    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem", **kept})
+    table = make_table(catalog, properties={**FILE_SYSTEM, **kept})
     table.append(rows(1))
     own = local(table.metadata_location)
     for version in (3, 4, 5):
@@ -68,7 +70,7 @@ def test_versions_whose_forerunners_were_deleted_are_adopted(catalog: icecore.Ca
 
 
 def test_versions_after_a_gap_without_our_rows_are_refused(catalog: icecore.Catalog) -> None:
-    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
+    table = make_table(catalog, properties=FILE_SYSTEM)
     before = catalog.load_table("ns.t")
     table.append(rows(1))
     make_version(before, "v5.metadata.json", 0)
@@ -82,7 +84,7 @@ def test_versions_after_a_gap_without_our_rows_are_refused(catalog: icecore.Cata
 @pytest.mark.parametrize("keep", ["log", "foreign"])
 def test_a_version_built_on_another_of_the_same_name_is_refused(catalog: icecore.Catalog, keep: str) -> None:
     """A crash may leave a version that others read before it was taken back, and its name is given again."""
-    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
+    table = make_table(catalog, properties=FILE_SYSTEM)
     stale = catalog.load_table("ns.t")
     table.append(rows(1))
     make_version(stale, "v3.metadata.json", named=(table.metadata_location, stale.metadata.last_updated_ms - 1))
@@ -126,7 +128,7 @@ def make_version(
 
 def test_a_version_that_does_not_follow_is_refused(catalog: icecore.Catalog) -> None:
     """A file built on an older version can't be the next one; keep='foreign' takes it all the same."""
-    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
+    table = make_table(catalog, properties=FILE_SYSTEM)
     stale = catalog.load_table("ns.t")
     table.append(rows(1))
     make_version(stale, "v3.metadata.json")
@@ -162,7 +164,7 @@ def test_a_cut_off_commit_that_others_built_on_is_made_once(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is taken in with its author, its reason and its key, under which it is not made again."""
-    table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
+    table = make_table(catalog, properties=FILE_SYSTEM)
     table.append(rows(1))
 
     def call(lake: icecore.Catalog) -> None:
@@ -189,9 +191,7 @@ def test_half_of_a_cut_off_transaction_is_told_of(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, built_on: str
 ) -> None:
     """What others built on stands. The rest is not made by the same call again, which would double the other half."""
-    tables = {
-        name: make_table(catalog, name, properties={"icecore.commit-scheme": "filesystem"}) for name in ("t", "u")
-    }
+    tables = {name: make_table(catalog, name, properties=FILE_SYSTEM) for name in ("t", "u")}
     for table in tables.values():
         table.append(rows(1))
 
@@ -205,8 +205,81 @@ def test_half_of_a_cut_off_transaction_is_told_of(
     make_version(of_file(table, local(table.metadata_location).with_name("v3.metadata.json")), "v4.metadata.json")
     with icecore.open(catalog.path) as again:
         for _ in range(2):
-            with pytest.raises(CommitConflictError, match=rf"'k' was cut off: its change of ns\.{built_on} stands"):
+            with pytest.raises(CommitStateUnknownError, match=rf"'k' was cut off: its change of ns\.{built_on} stands"):
                 call(again)
         for name in tables:
             assert ids_of(again.load_table(f"ns.{name}")) == ([1, 2] if name == built_on else [1])
         assert again.verify(deep=True).problems == ()
+
+
+def test_a_cut_off_commit_is_known_when_its_version_is_deleted(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a writer that built on it and keeps few versions: a later one has its snapshot."""
+    kept = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+    table = make_table(catalog, properties={**FILE_SYSTEM, **kept})
+    table.append(rows(1))
+
+    def call(lake: icecore.Catalog) -> None:
+        lake.load_table("ns.t").append(rows(2), idempotency_key="k")
+
+    killed_before_commit(catalog, monkeypatch, 1, call)
+    own = local(table.metadata_location)
+    for version in (4, 5):
+        make_version(of_file(table, own.with_name(f"v{version - 1}.metadata.json")), f"v{version}.metadata.json", 1)
+        own.with_name("version-hint.text").write_text(str(version))
+        own.with_name(f"v{version - 2}.metadata.json").unlink(missing_ok=True)
+    for _ in range(2):
+        with icecore.open(catalog.path) as again:
+            call(again)
+            assert ids_of(again.load_table("ns.t")) == [1, 2]
+    assert [e.provenance.idempotency_key for e in adoptions(catalog)] == ["k", None]
+
+
+def test_another_s_change_is_no_part_of_a_cut_off_transaction(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is taken in at once with the one part that was made is not taken for the other."""
+    tables = {name: make_table(catalog, name, properties=FILE_SYSTEM) for name in ("t", "u")}
+    for table in tables.values():
+        table.append(rows(1))
+
+    def call(lake: icecore.Catalog) -> None:
+        with lake.transaction(idempotency_key="k") as both:
+            both.table("ns.t").append(rows(2))
+            both.table("ns.u").append(rows(2))
+
+    killed_before_commit(catalog, monkeypatch, 1, call)
+    made = local(tables["t"].metadata_location).with_name("v3.metadata.json")
+    make_version(of_file(tables["t"], made), "v4.metadata.json")
+    make_version(tables["u"], "v3.metadata.json")
+    with icecore.open(catalog.path) as again, pytest.raises(CommitStateUnknownError, match="was cut off"):
+        call(again)
+
+
+def test_a_cut_off_creation_leaves_no_claim(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No table of the log will ever take in what others built on it."""
+
+    def call(lake: icecore.Catalog) -> None:
+        make_table(lake, properties=FILE_SYSTEM)
+
+    killed_before_commit(catalog, monkeypatch, 1, call)
+    (made,) = Path(catalog.path).rglob("v1.metadata.json")
+    made.with_name("v2.metadata.json").write_bytes(made.read_bytes())
+    with icecore.open(catalog.path):
+        assert not list((Path(catalog.path) / ".icecore" / "claims").glob("*.json"))
+    assert made.exists()
+
+
+def test_a_log_that_reaches_below_ours_must_name_ours(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, properties=FILE_SYSTEM)
+    table.append(rows(1))
+    first = of_file(table, local(table.metadata_location).with_name("v1.metadata.json"))
+    with_rows = SimpleNamespace(
+        metadata=evolve(table.metadata, metadata_log=(), last_updated_ms=first.metadata.last_updated_ms),
+        metadata_location=first.metadata_location,
+    )
+    make_version(with_rows, "v4.metadata.json")
+    local(table.metadata_location).with_name("version-hint.text").write_text("4")
+    with pytest.raises(ForeignCommitError, match="does not follow"):
+        table.append(rows(2))

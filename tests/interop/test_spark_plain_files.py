@@ -10,10 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from attrs import evolve
 
 pytest.importorskip("pyspark")
 
 import icecore
+from icecore.engine.common.location import LocationMapping
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.spark.read.native_scan import NativeGroup
 from icecore.engine.spark.read.plain_files import plain_groups
@@ -72,6 +74,12 @@ def context_of(table: icecore.Table, columns: tuple[str, ...]) -> tuple[ScanCont
     return context, scan.planned
 
 
+def evolved(context: ScanContext, **changes: Any) -> ScanContext:
+    made = evolve(context, **changes)
+    made.__dict__["planned_frames"] = object()
+    return made
+
+
 def both(table: icecore.Table, columns: tuple[str, ...] = ("*",)) -> tuple[Any, Any]:
     context, planned = context_of(table, columns)
     files, found = planned.plain_columns(), routes(context, whole_files(planned.tasks(), context.storage))
@@ -105,19 +113,43 @@ def test_groups_are_those_of_looking_at_each_file(tmp_path: Path, steps: tuple[s
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "a.parquet",
-        "part-00000-3f0e7a52-9d41-4c8b-8a06-5b1f2c7d9e10.snappy.parquet",
-        f"x:{OF_ICEBERG}",
-        f".{OF_ICEBERG}",
-    ],
+    ["a.parquet", "part-0-3f0e7a52.parquet", f"x:y/{OF_ICEBERG}", f".x/{OF_ICEBERG}"],
 )
 def test_files_of_other_names_are_looked_at(tmp_path: Path, name: str) -> None:
+    """And those whose paths have other spellings, or are nothing that Spark opens."""
     with icecore.open(tmp_path / "lake") as catalog:
         catalog.create_namespace("ns")
         table = catalog.create_table("ns.t", IDS)
         table.append(rows(1))
+        (tmp_path / "others" / name).parent.mkdir(parents=True)
         of_others(table, tmp_path / "others", name)
+        assert both(table)[0] is None
+
+
+def test_mapped_locations_are_looked_at(tmp_path: Path) -> None:
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", IDS)
+        table.append(rows(1))
+        context, planned = context_of(table, ("*",))
+        files = planned.plain_columns()
+        assert files is not None and plain_groups(context, files) is not None
+        storage = context.storage.behind(LocationMapping.of({"s3://there": "file:///here"}))
+        assert plain_groups(evolved(context, storage=storage), files) is None
+
+
+def test_columns_that_a_struct_lacks_are_looked_at(tmp_path: Path) -> None:
+    """The partition has the value of a field inside of a struct, which files of others may lack."""
+    inner = pa.field("k", pa.string(), metadata={"PARQUET:field_id": "2"})
+    kind = pa.schema([pa.field("s", pa.struct([inner]), metadata={"PARQUET:field_id": "1"})])
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", kind, partition_spec=["s.k"])
+        folder = tmp_path / "others"
+        folder.mkdir()
+        pq.write_table(pa.table({"s": [{"k": "1"}]}, schema=kind), folder / OF_ICEBERG)
+        table.add_files([(folder / OF_ICEBERG).as_uri()])
+        table.remove_properties(MAPPING)
         assert both(table)[0] is None
 
 

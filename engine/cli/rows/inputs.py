@@ -200,7 +200,7 @@ def _with_bytes(batch: pa.RecordBatch, target: pa.Schema | None) -> pa.RecordBat
         if _is_bytes(field.type):
             i = batch.schema.names.index(field.name)
             batch = batch.set_column(i, field.name, _from_hex(batch[i], field))
-        elif _has_bytes(field.type):
+        elif _gives_bytes(batch.schema.field(field.name).type, field.type):
             raise ValidationError(f"column {field.name!r} has bytes within: only Parquet files can be loaded into it")
     return batch
 
@@ -246,8 +246,18 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
-def _has_bytes(kind: pa.DataType) -> bool:
-    return _is_bytes(kind) or any(_has_bytes(kind.field(i).type) for i in range(kind.num_fields))
+def _gives_bytes(found: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether values that were read have something, and not nulls alone, where a type has bytes."""
+    if pa.types.is_null(found):
+        return False
+    if isinstance(kind, pa.BaseExtensionType) and pa.types.is_struct(kind.storage_type):
+        # A variant, which no text is.
+        return True
+    if pa.types.is_struct(kind) and pa.types.is_struct(found):
+        return any(_gives_bytes(found.field(f.name).type, f.type) for f in kind if found.get_field_index(f.name) >= 0)
+    if pa.types.is_list(kind) and pa.types.is_list(found):
+        return _gives_bytes(found.value_type, kind.value_type)
+    return _is_bytes(kind) or any(_gives_bytes(kind.field(i).type, kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _has(path: Path, endings: Sequence[str]) -> bool:

@@ -16,7 +16,9 @@ import orjson
 from icecore.engine.spec.schema import MAX_FIELD_ID, Schema
 from icecore.engine.spec.types import NestedField, children
 
-_MARK = re.compile(r"-(s[0-9a-f]{14})\.[a-z]+\Z")
+MARK = r"-(?P<mark>s[0-9a-f]{14})\.[a-z]+"
+"""How a file's name ends that has a mark."""
+_MARK = re.compile(MARK + r"\Z")
 _BYTES = 7
 
 

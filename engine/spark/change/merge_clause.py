@@ -14,8 +14,8 @@ from icecore.engine.spark.change.assignments import Assignments, Value
 from icecore.engine.spark.change.own_names import own_names
 from icecore.engine.spark.pyspark_api import Column
 from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.read.write_defaults import write_default_sql
 from icecore.engine.spark.spark_sql_text import quote
-from icecore.engine.spark.write_defaults import write_default_sql
 from icecore.engine.spec.schema import Schema
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icecore.engine.data.file.schema_mark import MARK
 from icecore.engine.data.file_columns import FileColumns
 from icecore.engine.formats import arrays
 from icecore.engine.spark.read.native_scan import NativeGroup
@@ -22,7 +23,6 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import walk
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*(?=://)")
-_MARK = r"-(?P<mark>s[0-9a-f]{14})\.[a-z]+$"
 
 
 def plain_groups(context: ScanContext, files: FileColumns) -> list[NativeGroup] | None:
@@ -32,7 +32,7 @@ def plain_groups(context: ScanContext, files: FileColumns) -> list[NativeGroup] 
         return None
     if context.storage.mapping.prefixes or not _are_plain(files.locations):
         return None
-    marks = pc.struct_field(pc.extract_regex(files.locations, _MARK), "mark").dictionary_encode()
+    marks = pc.struct_field(pc.extract_regex(files.locations, f"{MARK}$"), "mark").dictionary_encode()
     schemas = [context.written.of_mark(m) for m in marks.dictionary.to_pylist()]
     # The last place is that of the files without a mark.
     places = arrays.to_numbers(pc.fill_null(marks.indices, len(schemas)))

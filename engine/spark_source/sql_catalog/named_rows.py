@@ -18,9 +18,9 @@ from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.log.read_models import dotted
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.read.write_defaults import with_write_defaults
 from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_types import schema_to_spark
-from icecore.engine.spark.write_defaults import with_write_defaults
 from icecore.engine.spark_source.batch_reader import rows_and_schema
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
 from icecore.engine.spark_source.shown_arrow import shown_table

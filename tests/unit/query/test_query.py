@@ -387,6 +387,9 @@ def test_columns_that_differ_in_case_alone_are_not_taken_for_each_other(tmp_path
             ("SELECT * FROM ns.t", (1, 2, 3)),
             ("SELECT id, ID_1, X FROM ns.t WHERE ID_1 = 2", (1, 2, 3)),
             ("SELECT ID FROM ns.u", (1,)),
+            ("SELECT x AS ID FROM ns.t ORDER BY ID", (3,)),
+            ("SELECT k.ID FROM ns.t AS k(a, ID, b)", (2,)),
+            ("SELECT list_transform([1], lambda ID: ID + 1) FROM ns.t", ([2],)),
             ("SELECT (SELECT max(ID) FROM ns.u WHERE u.x = t.x) FROM ns.t", (1,)),
         ):
             assert catalog.query(sql).fetchall() == [wanted]

@@ -212,15 +212,6 @@ def test_a_float_from_json_is_the_nearest_float(value: float) -> None:
     assert single_value.from_json(FloatType(), read) == read
 
 
-@pytest.mark.parametrize(
-    "text", ["0.1", "22.27", "-0.0", "0.0", "1e-45", "3.4028235e+38", "16777216.0", "3.1415927", "nan", "inf", "-inf"]
-)
-def test_a_float_is_written_with_the_digits_that_it_needs(text: str) -> None:
-    """MD9: as Java does. Who reads it as a double has the number that was given."""
-    value = single_value.from_bytes(FloatType(), single_value.to_bytes(FloatType(), float(text)))
-    assert str(single_value.to_json(FloatType(), value)) == text
-
-
 @pytest.mark.parametrize("value", [1e39, -1e300, 10**400])
 def test_a_float_from_json_that_no_float_holds_is_refused(value: float) -> None:
     with pytest.raises(ValidationError):
