@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from attrs import define, field, frozen
 
-from icecore.engine.errors import CorruptFileError, MissingFileError, UnwritableCommitError
+from icecore.engine.errors import CorruptFileError, MissingFileError, StorageError, UnwritableCommitError
 from icecore.engine.events.event import TABLE_ADOPTED, TABLE_PURGED, TABLE_REGISTERED, Event
 from icecore.engine.events.files_of_others import kept_files, original_bytes
 from icecore.engine.log.lock.standing import Standing
@@ -120,7 +120,7 @@ class Materializer:
         state = base
         pending: list[Step] = []
         written: list[WrittenFile] = []
-        expired = Expiring.of(events, lambda i, snapshot: self._manifests(stream, i, snapshot, storage))
+        expired = Expiring.of(events, lambda i, snapshot: self._known_manifests(stream, i, snapshot, storage))
         forgotten = DroppedMetadata.of(self._store, base, events)
         for step in steps:
             pending.append(step)
@@ -196,6 +196,14 @@ class Materializer:
             return [m.manifest_path for m in read_manifest_list(data, snapshot.manifest_list)]
         except (MissingFileError, CorruptFileError):
             return None
+
+    def _known_manifests(
+        self, stream: str, snapshot_id: int, snapshot: Snapshot | None, storage: Storage
+    ) -> list[str] | None:
+        """The manifests of a snapshot; None too where another's list can't be read now."""
+        with contextlib.suppress(StorageError):
+            return self._manifests(stream, snapshot_id, snapshot, storage)
+        return None
 
     def _restore(self, stream: str, location: str, sha256: str, storage: Storage) -> None:
         with contextlib.suppress(MissingFileError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import shutil
 import threading
 from typing import Any
 
@@ -287,3 +289,18 @@ def test_a_commit_that_comes_while_a_rebuild_begins_is_not_dropped(
     catalog.rebuild()
     assert ids_of(catalog.load_table("ns.t")) == peer_ids(catalog.path) == [1, 2]
     assert catalog.verify().problems == ()
+
+
+def test_a_manifest_that_only_their_list_has_is_rebuilt(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """Our snapshot, which made it, is expired since: what theirs needs is written again all the same."""
+    make_table(catalog).append(rows(1))
+    peer.load_table("ns.t").append(rows(2))
+    table = catalog.load_table("ns.t")
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
+    table.maintenance.expire_snapshots().older_than(later).retain_last(1).commit()
+    assert len(table.snapshots()) == 1
+    shutil.rmtree(local(table.metadata_location).parent)
+    catalog.rebuild()
+    assert catalog.verify(deep=True).problems == ()
+    with icecore.open(catalog.path) as again:
+        assert ids_of(again.load_table("ns.t")) == peer_ids(catalog.path) == [1, 2]
