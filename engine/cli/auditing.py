@@ -14,7 +14,7 @@ from icecore.engine.cli.settings import Settings, pass_settings
 from icecore.engine.cli.texts import pairs
 from icecore.engine.cli.verbs import examples
 from icecore.engine.errors import IcecoreError
-from icecore.engine.storage.atomic_write import put_file
+from icecore.engine.storage.atomic_write import put_text
 
 if TYPE_CHECKING:
     from icecore.projections.audit.rules.audit_findings import Audit
@@ -94,7 +94,7 @@ def _values(options: Mapping[str, str]) -> dict[str, Any]:
 def _write(path: Path, found: Audit) -> None:
     from icecore.projections.audit.rules.audit_findings import baseline_text
 
-    put_file(str(path), baseline_text(found).encode(), scratch=None, replace=True, durable=False)
+    put_text(path, baseline_text(found))
     click.echo(f"{path}: {len(found.findings) + len(found.accepted):,} findings accepted")
 
 

@@ -61,11 +61,13 @@ def take_in_versions(adoption: AdoptionRun, stream: str, left_out: Collection[Id
     while (location := next_version_file(state, storage)) is not None:
         file = read_foreign(location, storage)
         published = state.metadata_location
-        why, between = _why_not(state, published, file), _versions_between(state, file)
-        if why is None and between is None:
-            why = f"another writer made {location}, which does not follow {published}, where the log ends; {RESOLVE}"
-        if why is not None or between is None:
-            adoption.problem(state.identifier, stream, why or "")
+        why = _why_not(state, published, file)
+        between = _versions_between(state, file) if why is None else None
+        if between is None:
+            unrelated = (
+                f"another writer made {location}, which does not follow {published}, where the log ends; {RESOLVE}"
+            )
+            adoption.problem(state.identifier, stream, why or unrelated)
             return
         version = metadata_version(location)
         is_own = claim is not None and (

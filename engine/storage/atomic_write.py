@@ -48,6 +48,19 @@ def put_file(
             scratch = None
 
 
+def put_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a file that somebody asked for, whole or not at all, where a link leads; a device just gets the text.
+
+    Raises OSError.
+    """
+    target, data = os.path.realpath(path), text.encode()
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as f:
+            f.write(data)
+    else:
+        put_file(target, data, scratch=None, replace=True, durable=False)
+
+
 def sweep(scratch: str) -> int:
     """Deletes what dead processes left in the folder; returns how many files. What can't be deleted stays."""
     swept = 0

@@ -13,6 +13,7 @@ import pytest
 
 from icecore.engine.common.location import LocationMapping, local_path, to_uri
 from icecore.engine.errors import FileExistsInStorageError, IcecoreError, MissingFileError, ReadOnlyError, StorageError
+from icecore.engine.storage.atomic_write import put_text
 from icecore.engine.storage.file_io import GCS_PATIENCE_S, Storage, translated
 from icecore.engine.storage.listing import list_folders, list_level, list_resolved
 
@@ -280,3 +281,17 @@ def test_google_s_client_gives_up_in_time(scheme: str) -> None:
     client, path = Storage().file_system(f"{scheme}://bucket/a/b")
     _, (settings,) = client.__reduce__()
     assert path == "bucket/a/b" and settings["retry_time_limit"] == dt.timedelta(seconds=GCS_PATIENCE_S)
+
+
+def test_a_text_goes_where_a_link_leads_and_a_device_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "text")
+    for text in ("old", "new"):
+        put_text(tmp_path / "link", text)
+        assert (tmp_path / "text").read_text() == text and (tmp_path / "link").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    put_text(tmp_path / "pipe", "x")
+    assert os.read(reader, 9) == b"x" and (tmp_path / "pipe").is_fifo()
+    os.close(reader)
+    with pytest.raises(FileNotFoundError):
+        put_text(tmp_path / "none" / "text", "x")

@@ -10,7 +10,7 @@ from attrs import asdict
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.verbs import examples
 from icecore.engine.display.output import counted, row_lines, waiting
-from icecore.engine.storage.atomic_write import put_file
+from icecore.engine.storage.atomic_write import put_text
 
 
 @click.command("where-is", epilog=examples("icecore where-is zoe@example.org"))
@@ -39,7 +39,7 @@ def where_is(
     with settings.read() as catalog, waiting("reading everything"):
         found = catalog.find_value(value, table=table, column=column, exact=exact)
     if evidence is not None:
-        put_file(str(evidence), f"{found.to_json()}\n".encode(), scratch=None, replace=True, durable=False)
+        put_text(evidence, f"{found.to_json()}\n")
     searched = ", ".join(
         counted(found.searched[n], n.removesuffix("s").replace("_", " "))
         for n in ("event", "table", "snapshot", "file")
