@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 
-from icecore.engine.common.location import absolute, local_path
+from icecore.engine.common.location import local_path
 from icecore.engine.storage.file_io import Storage
 
 # What java.net.URI leaves alone in a path; percent signs are not among them.
@@ -18,7 +19,7 @@ def spark_path(storage: Storage, location: str) -> str:
     """
     target = storage.resolve(location)
     path = local_path(target)
-    return target if path is None else "file://" + absolute(path)
+    return target if path is None else "file://" + os.path.abspath(path)
 
 
 def shown_path(path: str) -> str:

@@ -49,6 +49,15 @@ def spark() -> Iterator[Any]:
     started.stop()
 
 
+@pytest.fixture(scope="module")
+def named_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[icecore.Catalog]:
+    """A catalog with a namespace `ns` that the session has as `lake`."""
+    with icecore.open(tmp_path_factory.mktemp("named") / "lake", actor="test") as catalog:
+        catalog.create_namespace("ns")
+        icecore.spark.catalog(spark, catalog)
+        yield catalog
+
+
 @pytest.fixture(params=["true", "false"], ids=["planned-files", "public-api"])
 def either_way(spark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     """The session, reading by a relation of the planned files, and as it would in Spark Connect."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,21 +19,12 @@ ROW = {"id": 1, "v": 5, "d": None, "s": "x", "st": {"a": 1, "b": 2}}
 MERGE = "MERGE INTO lake.ns.t t USING (SELECT {} AS id, {} AS given) s ON t.id = s.id WHEN"
 
 
-@pytest.fixture(scope="module")
-def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[icecore.Catalog]:
-    folder: Path = tmp_path_factory.mktemp("assignments") / "lake"
-    with icecore.open(folder, actor="test") as catalog:
-        catalog.create_namespace("ns")
-        icecore.spark.catalog(spark, catalog)
-        yield catalog
-
-
 @pytest.fixture
-def table(lake: icecore.Catalog) -> Iterator[icecore.Table]:
-    made = lake.create_table("ns.t", COLUMNS)
+def table(named_lake: icecore.Catalog) -> Iterator[icecore.Table]:
+    made = named_lake.create_table("ns.t", COLUMNS)
     made.append([ROW])
     yield made
-    lake.drop_table("ns.t")
+    named_lake.drop_table("ns.t")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,22 +27,13 @@ ROWS = [
 SOURCE = "(SELECT explode(array(1L, 2L, 3L)) AS id, 9 AS z)"
 
 
-@pytest.fixture(scope="module")
-def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[icecore.Catalog]:
-    folder: Path = tmp_path_factory.mktemp("structs") / "lake"
-    with icecore.open(folder, actor="test") as catalog:
-        catalog.create_namespace("ns")
-        icecore.spark.catalog(spark, catalog)
-        yield catalog
-
-
 @pytest.fixture
-def table(lake: icecore.Catalog) -> Iterator[icecore.Table]:
+def table(named_lake: icecore.Catalog) -> Iterator[icecore.Table]:
     schema = Schema((NestedField(1, "id", LongType()), NestedField(2, "st", STRUCT)))
-    made = lake.create_table("ns.t", schema, format_version=3)
+    made = named_lake.create_table("ns.t", schema, format_version=3)
     made.append(ROWS)
     yield made
-    lake.drop_table("ns.t")
+    named_lake.drop_table("ns.t")
 
 
 def merge(table: icecore.Table, spark: Any, values: dict[str, str]) -> None:
@@ -88,10 +78,10 @@ def test_rows_that_do_not_match_and_fields_that_are_not_set_stay(spark: Any, tab
     }
 
 
-def test_a_null_struct_whose_other_field_is_required_is_an_error(spark: Any, lake: icecore.Catalog) -> None:
+def test_a_null_struct_whose_other_field_is_required_is_an_error(spark: Any, named_lake: icecore.Catalog) -> None:
     struct = StructType((NestedField(3, "a", IntegerType()), NestedField(4, "b", IntegerType(), True)))
     schema = Schema((NestedField(1, "id", LongType()), NestedField(2, "st", struct)))
-    table = lake.create_table("ns.required", schema, format_version=3)
+    table = named_lake.create_table("ns.required", schema, format_version=3)
     table.append([{"id": 1, "st": None}, {"id": 2, "st": {"a": 1, "b": 2}}])
     before = table.current_snapshot()
     with pytest.raises(ValidationError, match=r"'st\.b' is required"):
@@ -103,10 +93,10 @@ def test_a_null_struct_whose_other_field_is_required_is_an_error(spark: Any, lak
     assert table.refresh().scan("st.a = 9").count() == 1
 
 
-def test_fields_whose_names_differ_in_case_alone_are_told_apart(spark: Any, lake: icecore.Catalog) -> None:
+def test_fields_whose_names_differ_in_case_alone_are_told_apart(spark: Any, named_lake: icecore.Catalog) -> None:
     fields = (NestedField(3, "a", LongType()), NestedField(4, "A", StringType()), NestedField(5, "x", LongType()))
     schema = Schema((NestedField(1, "id", LongType()), NestedField(2, "st", StructType(fields))))
-    table = lake.create_table("ns.alike", schema, format_version=3)
+    table = named_lake.create_table("ns.alike", schema, format_version=3)
     table.append([{"id": 1, "st": None}, {"id": 2, "st": {"a": 1, "A": "y", "x": 2}}])
     table.spark.update({"st.x": 9})
     table.spark.update({"st.A": "'z'"}, "id = 2")

@@ -85,19 +85,10 @@ INSERTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[icecore.Catalog]:
-    folder: Path = tmp_path_factory.mktemp("defaults") / "lake"
-    with icecore.open(folder, actor="test") as catalog:
-        catalog.create_namespace("ns")
-        icecore.spark.catalog(spark, catalog)
-        yield catalog
-
-
 @pytest.fixture
-def table(lake: icecore.Catalog) -> Iterator[icecore.Table]:
+def table(named_lake: icecore.Catalog) -> Iterator[icecore.Table]:
     """A table of all types, each with a default."""
-    made = lake.create_table("ns.t", pa.schema([("id", pa.int64())]), format_version=3)
+    made = named_lake.create_table("ns.t", pa.schema([("id", pa.int64())]), format_version=3)
     with made.update_schema() as update:
         for name, (t, default) in DEFAULTS.items():
             update.add_column(name, t, default_value=default)
@@ -105,7 +96,7 @@ def table(lake: icecore.Catalog) -> Iterator[icecore.Table]:
         update.set_default_value(("point", "x"), 7).set_default_value(("point", "y's"), "it's")
         update.set_default_value(("point", "in"), {}).set_default_value(("point", "in", "q"), 2.5)
     yield made
-    lake.drop_table("ns.t")
+    named_lake.drop_table("ns.t")
 
 
 def row(table: icecore.Table, id: int) -> dict[str, Any]:
@@ -134,8 +125,8 @@ def test_dataframes_and_updates_give_what_append_gives(spark: Any, table: icecor
     assert [row(table, id) for id in (1, 2, 3)] == [row(table, 100)] * 3
 
 
-def test_required_columns_get_theirs_and_a_new_one_counts(spark: Any, lake: icecore.Catalog) -> None:
-    table = lake.create_table("ns.required", pa.schema([("id", pa.int64())]), format_version=3)
+def test_required_columns_get_theirs_and_a_new_one_counts(spark: Any, named_lake: icecore.Catalog) -> None:
+    table = named_lake.create_table("ns.required", pa.schema([("id", pa.int64())]), format_version=3)
     with table.update_schema() as update:
         update.add_column("e", "int", required=True, default_value=42)
     spark.sql("INSERT INTO lake.ns.required (id) VALUES (1)")
@@ -145,21 +136,21 @@ def test_required_columns_get_theirs_and_a_new_one_counts(spark: Any, lake: icec
     assert spark.table("lake.ns.required").orderBy("id").collect() == [(1, 42), (2, 43)]
 
 
-def test_reads_are_as_they_were(spark: Any, lake: icecore.Catalog, table: icecore.Table, tmp_path: Path) -> None:
+def test_reads_are_as_they_were(spark: Any, named_lake: icecore.Catalog, table: icecore.Table, tmp_path: Path) -> None:
     """A default of an insert is no row's: files without the column, and schemas that users take on, have none of it."""
     frame = spark.table("lake.ns.t")
     frame.select("id").write.parquet(str(tmp_path / "files"))
     spark.sql("SELECT 1L AS id").write.mode("append").parquet(str(tmp_path / "files"))
     (other,) = spark.read.schema(frame.schema).parquet(str(tmp_path / "files")).collect()
     assert [v for v in other if v is not None] == [1]
-    copy = lake.create_table("ns.copy", frame.schema, format_version=3)
+    copy = named_lake.create_table("ns.copy", frame.schema, format_version=3)
     assert [f.name for f in copy.schema().fields if (f.write_default, f.initial_default) != (None, None)] == []
     table.append(pa.table({"id": [5], "whole": pa.nulls(1, pa.int32())}))
     assert spark.sql("SELECT whole FROM lake.ns.t").collect() == [(None,)]
 
 
-def test_nanoseconds_that_spark_lacks_are_refused(spark: Any, lake: icecore.Catalog) -> None:
-    table = lake.create_table("ns.nanos", pa.schema([("id", pa.int64())]), format_version=3)
+def test_nanoseconds_that_spark_lacks_are_refused(spark: Any, named_lake: icecore.Catalog) -> None:
+    table = named_lake.create_table("ns.nanos", pa.schema([("id", pa.int64())]), format_version=3)
     with table.update_schema() as update:
         update.add_column("at", TimestampNanoType(), default_value="2024-01-01T00:00:00.123456789")
     with pytest.raises(Exception, match="a default of nanoseconds, which Spark lacks"):
@@ -173,9 +164,9 @@ def test_nanoseconds_that_spark_lacks_are_refused(spark: Any, lake: icecore.Cata
     assert row(table, 1)["at"].nanosecond == 789
 
 
-def test_rows_of_two_clauses_keep_defaults_inside_of_structs(spark: Any, lake: icecore.Catalog) -> None:
+def test_rows_of_two_clauses_keep_defaults_inside_of_structs(spark: Any, named_lake: icecore.Catalog) -> None:
     struct = pa.struct([("x", pa.int32()), ("y", pa.int32())])
-    table = lake.create_table("ns.structs", pa.schema([("id", pa.int64()), ("st", struct)]), format_version=3)
+    table = named_lake.create_table("ns.structs", pa.schema([("id", pa.int64()), ("st", struct)]), format_version=3)
     with table.update_schema() as update:
         update.set_default_value(("st", "x"), 7)
     source = spark.sql("SELECT explode(array(1L, 2L)) AS id, named_struct('y', 5) AS st")

@@ -1,7 +1,7 @@
 """Plans of whole Parquet files without deletes that Spark reads by field ids, as groups made from columns.
 
 So are nearly all plans of many files. What has to be looked at file by file is left to `routing`, which gives the same
-groups, at a hundredfold the price a file.
+groups at several times the price.
 Spec: Column Projection (P1, P2).
 """
 
