@@ -13,6 +13,7 @@ from icecore.engine.foreign.register import metadata_version
 from icecore.engine.metadata.fold import TableState, metadata_folder
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
+from icecore.projections.files.version_claims import Claim
 from icecore.projections.files.version_files import version_after
 
 RESOLVE = "resolve() with keep='log' or keep='foreign' says which of the two goes on"
@@ -69,12 +70,17 @@ def take_in_versions(adoption: AdoptionRun, stream: str, left_out: Collection[Id
             )
             adoption.problem(state.identifier, stream, why or unrelated)
             return
-        version = metadata_version(location)
-        is_own = claim is not None and (
-            claim.is_of(version, file.data)
-            or (state.metadata_version < claim.version < version and claim.led_to(file.metadata))
-        )
-        state = adoption.adopt(state, file, between, unfinished=claim if is_own else None)
+        state = adoption.adopt(state, file, between, unfinished=unfinished_commit(claim, state, file))
+
+
+def unfinished_commit(claim: Claim | None, state: TableState, file: ForeignFile) -> Claim | None:
+    """The claim, where the next version, or one that led to it and is gone, is the claimed one."""
+    if claim is None:
+        return None
+    version = metadata_version(file.location)
+    if claim.is_of(version, file.data):
+        return claim
+    return claim if state.metadata_version < claim.version < version and claim.led_to(file.metadata) else None
 
 
 def is_same_table(ours: TableMetadata, theirs: TableMetadata) -> bool:

@@ -21,6 +21,7 @@ from icecore.engine.forget.redact_events import REDACTION
 from icecore.engine.log.store import EventStore
 from icecore.engine.relocate.relocate_warehouse import Progress
 from icecore.engine.repository.assembly import CACHE_FOLDER
+from icecore.projections.files.materialize import CLAIMS_FOLDER
 
 UNFINISHED = ".cloning"
 _ATTEMPTS = 10
@@ -36,6 +37,7 @@ def copy_warehouse(source: EventStore, log: Path, progress: Progress, *, metadat
     folder = source.path.absolute().parent
     for _ in range(_ATTEMPTS):
         position = source.head()[0]
+        _copy_claims([] if metadata_only else sorted((folder / CLAIMS_FOLDER).glob("*.json")), log.parent)
         _copy_log(source, log)
         copied = _copy_files([] if metadata_only else list(files_of(folder)), log, folder, progress)
         with contextlib.closing(EventStore(log, create=False)) as store:
@@ -99,6 +101,14 @@ def _leads_back(path: Path) -> bool:
 def _links(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         yield from (path for name in (*folders, *names) if (path := Path(parent, name)).is_symlink())
+
+
+def _copy_claims(found: list[Path], target: Path) -> None:
+    """Copies the claims on versions, before the log: one on a version that it does not have must not be missing."""
+    shutil.rmtree(target / CLAIMS_FOLDER, ignore_errors=True)
+    for path in found:
+        with contextlib.suppress(FileNotFoundError):
+            _copy_file(path, target / CLAIMS_FOLDER / path.name)
 
 
 def _copy_log(source: EventStore, target: Path) -> None:

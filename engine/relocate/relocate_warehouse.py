@@ -114,7 +114,9 @@ class Relocating:
         engine's commit can't be adopted, StorageError; the warehouse is as it was then.
         """
         # Before a look at them: a claim of a version that was left behind must not lead to the former folder.
-        relocate_claims(self.store.path.absolute().parent / CLAIMS_FOLDER, self.step.mapping())
+        # A clone, which has none on the original's files.
+        own = self.folder.opened if self.kind == ev.WAREHOUSE_CLONED else None
+        relocate_claims(self.store.path.absolute().parent / CLAIMS_FOLDER, self.step.mapping(), own)
         if problems := [p for p in self._repository.foreign.adopt_all() if not p.is_damage]:
             raise ForeignCommitError(problems[0].text)
         head, step = self.store.head(), self.step

@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 from attrs import astuple, define, evolve, frozen
 
-from icecore.engine.common.location import LocationMapping
+from icecore.engine.common.location import LocationMapping, is_inside
 from icecore.engine.errors import MissingFileError
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.log.store import MODELS, EventStore
@@ -78,16 +78,23 @@ class Claim:
             return None
 
 
-def relocate_claims(folder: Path, mapping: LocationMapping) -> None:
-    """Points the claims of a copied or moved warehouse at the files in its new folder."""
+def relocate_claims(folder: Path, mapping: LocationMapping, only_under: str | None = None) -> None:
+    """Points the claims of a copied or moved warehouse at the files in its new folder.
+
+    Those of files that are not `only_under` a folder, where one is named, are deleted.
+    """
     storage = Storage()
     for name in storage.list(str(folder)):
         if name.endswith(".json"):
             path = str(folder / name)
             claim = Claim.from_bytes(storage.read_bytes(path))
-            if claim is not None:
-                moved = evolve(claim, target=mapping.resolve(claim.target))
+            if claim is None:
+                continue
+            moved = evolve(claim, target=mapping.resolve(claim.target))
+            if only_under is None or is_inside(moved.target, only_under):
                 storage.write_atomic(path, moved.to_bytes())
+            else:
+                storage.delete(path)
 
 
 @define

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from icecore.engine.errors import MissingFileError
 from icecore.engine.metadata.fold import version_names
 from icecore.engine.storage.file_io import Storage
-from icecore.projections.files.version_hint import VERSION_HINT
+from icecore.projections.files.version_hint import hinted_version
 
 _VERSIONED = re.compile(r"v(\d{1,18})(?:\.gz)?\.metadata\.json(?:\.gz)?")
 
@@ -21,7 +20,7 @@ def version_after(folder: str, version: int, storage: Storage) -> str | None:
     for name in version_names(version + 1):
         if storage.exists(f"{folder}/{name}"):
             return f"{folder}/{name}"
-    hinted = _hinted(folder, storage)
+    hinted = hinted_version(folder, storage)
     if hinted is not None and hinted <= version:
         return None
     found = ((version_of(name), name) for name in storage.list(folder))
@@ -33,12 +32,3 @@ def version_of(location: str) -> int | None:
     """The version whose file a location is; None for a file of another name."""
     found = _VERSIONED.fullmatch(location.rsplit("/", 1)[-1])
     return None if found is None else int(found[1])
-
-
-def _hinted(folder: str, storage: Storage) -> int | None:
-    """The version that the hint names; None where there is no hint, or one of no version."""
-    try:
-        text = storage.read_bytes(f"{folder}/{VERSION_HINT}").decode("ascii", "replace").strip()
-    except MissingFileError:
-        return None
-    return int(text) if text.isdecimal() and len(text) <= 18 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -100,6 +101,11 @@ def test_a_version_built_on_another_of_the_same_name_is_refused(catalog: icecore
 def of_file(table: icecore.Table, path: Path) -> Any:
     """Something with the metadata of a file, as another writer has it."""
     return SimpleNamespace(metadata=TableMetadata.from_json(path.read_bytes()), metadata_location=f"file://{path}")
+
+
+def evolved(table: Any, **changes: Any) -> Any:
+    """The same with other metadata."""
+    return SimpleNamespace(metadata=evolve(table.metadata, **changes), metadata_location=table.metadata_location)
 
 
 def adoptions(catalog: icecore.Catalog) -> list[Any]:
@@ -234,6 +240,66 @@ def test_a_cut_off_commit_is_known_when_its_version_is_deleted(
             call(again)
             assert ids_of(again.load_table("ns.t")) == [1, 2]
     assert [e.provenance.idempotency_key for e in adoptions(catalog)] == ["k", None]
+
+
+@pytest.mark.parametrize("keep", ["log", "foreign"])
+def test_a_cut_off_commit_that_a_conflict_has_is_made_once(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, keep: str
+) -> None:
+    """Where what was built on it is kept, it is known by its key; where the log is, it can be made again."""
+    table = make_table(catalog, properties=FILE_SYSTEM)
+    table.append(rows(1))
+
+    def call(lake: icecore.Catalog) -> None:
+        lake.load_table("ns.t").append(rows(2), idempotency_key="k")
+
+    killed_before_commit(catalog, monkeypatch, 1, call)
+    own = local(table.metadata_location)
+    cut_off = of_file(table, own.with_name("v3.metadata.json"))
+    expired = [s for s in cut_off.metadata.snapshots if s.snapshot_id == cut_off.metadata.current_snapshot_id]
+    make_version(evolved(cut_off, snapshots=expired, snapshot_log=()), "v4.metadata.json", 1)
+    make_version(of_file(table, own.with_name("v4.metadata.json")), "v5.metadata.json", 1)
+    own.with_name("version-hint.text").write_text("5")
+    for version in (3, 4):
+        own.with_name(f"v{version}.metadata.json").unlink()
+    with pytest.warns(ForeignCommitWarning, match="does not follow"), icecore.open(catalog.path) as again:
+        assert ids_of(again.resolve("ns.t", keep)) == ([1] if keep == "log" else [1, 2])
+        for _ in range(2):
+            call(again)
+            assert ids_of(again.load_table("ns.t")) == peer_ids(catalog.path) == [1, 2]
+
+
+def test_a_cut_off_commit_is_taken_back_in_a_clone(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is there once when it is made again, in the clone as in the original."""
+    table = make_table(catalog, properties=FILE_SYSTEM)
+    table.append(rows(1))
+
+    def call(lake: icecore.Catalog) -> None:
+        lake.load_table("ns.t").append(rows(2), idempotency_key="k")
+
+    killed_before_commit(catalog, monkeypatch, 1, call)
+    icecore.clone_warehouse(catalog.path, tmp_path / "clone")
+    for folder in (tmp_path / "clone", catalog.path):
+        with icecore.open(folder) as lake:
+            assert ids_of(lake.load_table("ns.t")) == [1]
+            call(lake)
+            assert ids_of(lake.load_table("ns.t")) == peer_ids(folder) == [1, 2]
+            assert lake.verify(deep=True).problems == ()
+
+
+def test_a_copy_that_becomes_a_clone_takes_no_version_of_its_original_back(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The table lies outside of both, and the copy was made while the original committed."""
+    elsewhere = tmp_path / "elsewhere"
+    table = make_table(catalog, properties=FILE_SYSTEM, location=str(elsewhere))
+    table.append(rows(1))
+    killed_before_commit(catalog, monkeypatch, 1, lambda lake: lake.load_table("ns.t").append(rows(2)))
+    shutil.copytree(catalog.path, tmp_path / "copy")
+    icecore.clone_warehouse(tmp_path / "copy")
+    assert (elsewhere / "metadata" / "v3.metadata.json").exists()
 
 
 def test_another_s_change_is_no_part_of_a_cut_off_transaction(

@@ -20,7 +20,7 @@ from icecore.engine.errors import (
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance, is_view_stream
 from icecore.engine.foreign.adoption import AdoptionRun
-from icecore.engine.foreign.foreign_commits import is_same_table, next_version_file
+from icecore.engine.foreign.foreign_commits import is_same_table, next_version_file, unfinished_commit
 from icecore.engine.foreign.foreign_metadata import Chain, ForeignFile, chain_from, read_foreign
 from icecore.engine.foreign.register import metadata_version
 from icecore.engine.joint_commit.joint_commit import CommitTargets
@@ -33,6 +33,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.updates.metadata_update import RemoveProperties, SetLocation, SetProperties
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.metadata_cleanup import let_go
+from icecore.projections.files.version_claims import Claim
 
 LOG, FOREIGN = "log", "foreign"
 KEEPS = (LOG, FOREIGN)
@@ -121,7 +122,9 @@ class _Resolving:
         if keep == FOREIGN:
             if theirs.chain is None:
                 raise ForeignCommitError(f"{dotted(self._ours.identifier)}: {theirs.why_not}")
-            self._repository.files.advance(self._adopt(theirs.chain))
+            # A commit of ours that was cut off stands with what was built on it, so it is not made again.
+            cut_off = self._repository.materializer.claim_of(self._ours.stream)
+            self._repository.files.advance(self._adopt(theirs.chain, cut_off))
             return
         before = self._ours
         if theirs.chain is not None:
@@ -187,7 +190,7 @@ class _Resolving:
             out.append(file)
         return tuple(out), None
 
-    def _adopt(self, chain: Chain) -> TableState:
+    def _adopt(self, chain: Chain, cut_off: Claim | None = None) -> TableState:
         state, base = self._ours, self._published
         in_theirs = {s.snapshot_id for s in chain.files[-1].metadata.snapshots}
         in_base = {s.snapshot_id for s in base.snapshots}
@@ -202,6 +205,7 @@ class _Resolving:
                 aside if first else (),
                 actor=self._provenance.actor,
                 message=self._provenance.message,
+                unfinished=unfinished_commit(cut_off, state, file),
             )
             base = file.metadata
         return state
