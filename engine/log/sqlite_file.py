@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,7 +30,7 @@ from icecore.engine.errors import (
     WarehouseLockedError,
 )
 from icecore.engine.log.lock.held_log import SETTINGS as SETTINGS
-from icecore.engine.log.lock.held_log import HeldLog, has_content, wal_path, was_lost, why_lost
+from icecore.engine.log.lock.held_log import HeldLog, has_content, is_held, wal_path, was_lost, why_lost
 from icecore.engine.queries.named_queries import query
 
 DEFAULT_LOCK_TIMEOUT_S = 60.0
@@ -50,7 +50,7 @@ class SqliteFile:
     def __init__(
         self, path: str | os.PathLike[str], *, create: bool, read_only: bool, lock_timeout_s: float, durable: bool
     ) -> None:
-        """Opens nothing yet. Raises StorageError where the file is missing and may not be created."""
+        """Opens nothing yet. Raises StorageError where the file is missing and may not be created, ReadOnlyError."""
         self.path = Path(path)
         self.read_only = read_only
         self.refusal: str | None = None
@@ -59,17 +59,30 @@ class SqliteFile:
         self._lock_timeout_s = lock_timeout_s
         self._durable = durable
         self._local = threading.local()
+        self._kept: list[sqlite3.Connection] = []
+        """Those without locks that are not used any more: closing them would end the locks of the others."""
         fork_safety.watch(self)
         if not self.path.exists() and (read_only or not create):
             raise StorageError(f"there is no warehouse log at {self.path}: `icecore init` makes a warehouse")
+        if read_only:
+            return
+        # SQLite would let the owner alone write it, whatever the umask says; no file is closed here, as was_lost tells.
+        with contextlib.suppress(OSError):
+            os.mknod(self.path, 0o666)
+        if self.path.exists() and not os.access(self.path, os.W_OK):
+            raise ReadOnlyError(f"can't write the warehouse log {self.path}: permission denied; it can be read")
 
     def connection(self) -> sqlite3.Connection:
         """This thread's connection; a forked child gets its own. Raises MovedWarehouseError where locks were lost."""
         found: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if found is None:
+        if found is None or not self._is_current():
             if was_lost(self.path):
                 raise MovedWarehouseError(why_lost(self.path))
+            if found is not None and is_held(self.path):
+                self._kept.append(found)
+            seen = self._seen() if self.read_only else None
             takes_locks = self._takes_locks()
+            self._local.seen = None if takes_locks else seen
             found = self._connect(takes_locks)
             self._local.held = HeldLog(self.path, found, takes_locks)
             self._local.look_at = 0.0
@@ -84,15 +97,32 @@ class SqliteFile:
             self._local.connection = None
 
     def _takes_locks(self) -> bool:
-        """Whether SQLite can make the shared memory file that its locks need: a folder may be read only.
+        """Whether SQLite may make the shared memory file that its locks need, or must find one.
 
-        With a WAL that holds commits it must find one.
+        A folder may be read only; and one that is made by who may not write the log would keep its writers out. With a
+        WAL that holds commits there is one.
         """
-        return not self.read_only or os.access(self.path.parent, os.W_OK) or has_content(wal_path(self.path))
+        may_make = all(os.access(place, os.W_OK) for place in (self.path.parent, self.path))
+        return not self.read_only or may_make or has_content(wal_path(self.path))
+
+    def _seen(self) -> tuple[int, int, int, bool] | None:
+        """The state of the log's files, which tells whether somebody wrote them; None where they are gone."""
+        try:
+            found = self.path.stat()
+            return found.st_ino, found.st_size, found.st_mtime_ns, has_content(wal_path(self.path))
+        except OSError:
+            return None
+
+    def _is_current(self) -> bool:
+        """Whether this thread's connection is to the files as they are now; one with locks always is."""
+        return self._local.seen is None or self._seen() in (None, self._local.seen)
 
     def _connect(self, takes_locks: bool) -> sqlite3.Connection:
         mode = "ro" if self.read_only else "rwc"
-        uri = f"{self.path.absolute().as_uri()}?mode={mode}{'' if takes_locks else '&immutable=1'}"
+        limits = "" if takes_locks else "&immutable=1"
+        if self.read_only and not os.access(self.path, os.W_OK):
+            limits += "&readonly_shm=1"
+        uri = f"{self.path.absolute().as_uri()}?mode={mode}{limits}"
         connection = sqlite3.connect(
             uri,
             uri=True,
@@ -157,22 +187,27 @@ class SqliteFile:
 
     def rows(self, file: str, query_name: str, /, **parameters: Any) -> list[sqlite3.Row]:
         """All rows of a named query. Raises StorageError, CorruptLogError, WarehouseLockedError."""
-        cursor = self.execute(file, query_name, **parameters)
-        try:
-            return cursor.fetchall()
-        except sqlite3.Error:
-            with self._translated("read"):
-                raise
+        return self._fetched(sqlite3.Cursor.fetchall, file, query_name, parameters)
 
     def row(self, file: str, query_name: str, /, **parameters: Any) -> sqlite3.Row | None:
         """The first row of a named query; None where there is none. Raises as `rows`."""
-        cursor = self.execute(file, query_name, **parameters)
-        try:
-            found: sqlite3.Row | None = cursor.fetchone()
-        except sqlite3.Error:
-            with self._translated("read"):
-                raise
-        return found
+        return self._fetched(sqlite3.Cursor.fetchone, file, query_name, parameters)
+
+    def _fetched(
+        self, fetch: Callable[[sqlite3.Cursor], Result], file: str, query_name: str, parameters: Mapping[str, Any]
+    ) -> Result:
+        """What is fetched of a named query, again where the log was written meanwhile under a reader without locks."""
+        while True:
+            cursor = self.execute(file, query_name, **parameters)
+            try:
+                found = fetch(cursor)
+            except sqlite3.Error:
+                if self._is_current():
+                    with self._translated("read"):
+                        raise
+                continue
+            if self._is_current():
+                return found
 
     # Locks
 
@@ -245,7 +280,8 @@ class SqliteFile:
 
     def _is_out_of_reach(self, text: str) -> bool:
         """Whether SQLite could not open the file because it can't make the files that it needs beside it."""
-        return "unable to open" in text and self.path.exists() and not os.access(self.path.parent, os.W_OK)
+        places = (self.path.parent, self.path)
+        return "unable to open" in text and self.path.exists() and not all(os.access(p, os.W_OK) for p in places)
 
 
 def run_script(connection: sqlite3.Connection, script: str) -> None:

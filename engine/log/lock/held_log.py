@@ -107,6 +107,12 @@ def was_lost(path: Path) -> bool:
     return _identity(path) in _lost
 
 
+def is_held(path: Path) -> bool:
+    """Whether a connection of this process has locks on a log."""
+    found = _open.get(_identity(path) or UNKNOWN)
+    return found is not None and bool(found.holders)
+
+
 def why_lost(path: Path) -> str:
     """The text of the error for who lost its locks on a log."""
     return (

@@ -176,6 +176,50 @@ def test_a_wal_is_never_left_out(catalog: icecore.Catalog, monkeypatch: pytest.M
         assert ids_of(reader.load_table("ns.t")) == [1]
 
 
+APPEND = """
+import os, sys, icecore
+catalog = icecore.open(sys.argv[1])
+catalog.load_table("ns.t").append([{"id": int(sys.argv[2]), "name": "c"}])
+if sys.argv[3] == "closes":
+    catalog.close()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("place", [".", "icecore.db"])
+def test_a_reader_who_may_not_write_follows_and_leaves_nothing(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """A shared memory file of his, in a folder that he may write, would keep the owner of the log from writing."""
+    with icecore.open(warehouse) as owner:
+        owner.create_namespace("ns")
+        make_table(owner).append(rows(1))
+    files = {p.name for p in warehouse.iterdir()}
+    access = os.access
+    forbidden = (warehouse / place).absolute()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).absolute() != forbidden and access(path, mode))
+    with icecore.open(warehouse, read_only=True) as reader:
+        assert ids_of(reader.load_table("ns.t")) == [1]
+        assert {p.name for p in warehouse.iterdir()} == files
+        for number, ends in ((2, "closes"), (3, "closes"), (4, "dies"), (5, "dies"), (6, "closes")):
+            subprocess.run([sys.executable, "-c", APPEND, str(warehouse), str(number), ends], check=True, timeout=120)
+            assert ids_of(reader.load_table("ns.t")) == list(range(1, number + 1))
+        assert reader.verify(deep=True).problems == ()
+    if place == "icecore.db":
+        with pytest.raises(ReadOnlyError, match="permission denied"):
+            icecore.open(warehouse)
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+def test_the_umask_says_who_may_write_the_log(warehouse: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        icecore.open(warehouse).close()
+    finally:
+        os.umask(before)
+    assert (warehouse / "icecore.db").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
 def test_the_lock_times_out_with_a_clear_error(catalog: icecore.Catalog) -> None:
     """A writer that waits longer than its timeout is told which log is locked; later it succeeds."""
     holder = sqlite3.connect(catalog.path / "icecore.db", isolation_level=None)
