@@ -191,7 +191,8 @@ class SqliteFile:
 
     def row(self, file: str, query_name: str, /, **parameters: Any) -> sqlite3.Row | None:
         """The first row of a named query; None where there is none. Raises as `rows`."""
-        return self._fetched(sqlite3.Cursor.fetchone, file, query_name, parameters)
+        found: sqlite3.Row | None = self._fetched(sqlite3.Cursor.fetchone, file, query_name, parameters)
+        return found
 
     def _fetched(
         self, fetch: Callable[[sqlite3.Cursor], Result], file: str, query_name: str, parameters: Mapping[str, Any]
