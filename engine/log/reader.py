@@ -136,6 +136,10 @@ class EventReader(SqliteFile):
 
     def _read(self, query_name: str, /, **parameters: Any) -> Iterator[sqlite3.Row]:
         with self._translated("read"):
+            if not self.has_locks:
+                # Others may write the log while it is read, which only who has all rows can tell.
+                yield from self.rows(EVENTS, query_name, **parameters)
+                return
             cursor = self.execute(EVENTS, query_name, **parameters)
             while batch := cursor.fetchmany(500):
                 yield from batch

@@ -113,6 +113,12 @@ class SqliteFile:
         except OSError:
             return None
 
+    @property
+    def has_locks(self) -> bool:
+        """Whether nobody can write over what this thread reads right now."""
+        self.connection()
+        return self._local.seen is None
+
     def _is_current(self) -> bool:
         """Whether this thread's connection is to the files as they are now; one with locks always is."""
         return self._local.seen is None or self._seen() in (None, self._local.seen)
