@@ -7,10 +7,11 @@ reads a file, a clock or a random number: ids and times come in with the context
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import evolve, field, frozen
 
 from icecore.engine.commit.first_row_ids import assign_first_row_ids
@@ -71,6 +72,11 @@ class ProduceSnapshot:
         return not (
             self.removals or self.clusterings or self.summary or (self.added is not None and self.added.num_rows)
         )
+
+    @property
+    def adds_deletes(self) -> bool:
+        """Whether delete files are added."""
+        return self.added is not None and bool(pc.any(pc.not_equal(self.added["content"], 0)).as_py())
 
 
 @frozen
@@ -194,6 +200,8 @@ class _Deciding:
             return
         parent_list = self._list(parent)
         sequence_number = metadata.last_sequence_number + 1 if metadata.format_version > 1 else 0
+        if command.adds_deletes:
+            _check_are_older(parent_list, sequence_number)
         changes = self._manifests(command, parent_list, sequence_number)
         first_row_id = added_rows = None
         if metadata.format_version >= 3:
@@ -298,3 +306,13 @@ def leaving_out(snapshot_ids: Collection[int]) -> ChangeMetadata:
         return [RemoveSnapshots(tuple(gone))] if gone else []
 
     return ChangeMetadata(updates_for)
+
+
+def _check_are_older(listed: Sequence[ListedManifest], sequence_number: int) -> None:
+    """Raises ValidationError where files are newer than the deletes of a snapshot, which would not hold for them."""
+    newest = max((m.manifest.sequence_number for m in listed), default=0)
+    if newest > sequence_number:
+        raise ValidationError(
+            f"the table's files have sequence numbers up to {newest}, above its last one, {sequence_number - 1}: delete "
+            f"files would not hold for them; set write.delete.mode and its like to copy-on-write"
+        )

@@ -11,11 +11,12 @@ import os
 from icecore.engine.common.location import LocationMapping, local_path, location_key
 from icecore.engine.errors import IcecoreError, MissingFileError
 from icecore.engine.foreign.register import metadata_version
+from icecore.engine.metadata.fold import metadata_folder
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.listing import modified_ms
 
-HINT = "version-hint.text"
+HINT, METADATA = "version-hint.text", "metadata"
 METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
 
 
@@ -37,19 +38,39 @@ def newest_metadata(location: str, storage: Storage) -> str:
 
 
 def moved_from(metadata: TableMetadata, metadata_location: str, storage: Storage) -> LocationMapping:
-    """The mapping of a table's location to the folder that its metadata file lies in.
+    """The mapping of where a table was to the folder that its metadata file lies in.
 
-    Empty where the files are where the metadata names them, and where they are not in that folder either.
+    What tells is a file that should lie beside it: the current snapshot's manifest list, or itself of a table without
+    one. Empty where that is where the metadata names it, and where it is not beside the metadata file either.
     """
-    folder, _, _ = metadata_location.rpartition("/metadata/")
-    snapshot = metadata.current_snapshot()
-    sample = None if snapshot is None else snapshot.manifest_list
-    if not folder or not metadata.location or sample is None or location_key(folder) == location_key(metadata.location):
+    sample = _beside(metadata, metadata_location) if metadata.location else None
+    if sample is None:
         return LocationMapping()
-    mapping = LocationMapping.of({metadata.location: folder})
-    is_here = _exists(mapping.resolve(sample), storage) and mapping.resolve(sample) != sample
+    (there, _, name), here = sample.rpartition("/"), metadata_location.rpartition("/")[0]
+    is_here = _exists(f"{here}/{name}", storage) and location_key(here) != location_key(there)
     is_there = local_path(sample) is not None and _exists(sample, storage)
-    return mapping if is_here and not is_there else LocationMapping()
+    if not is_here or is_there:
+        return LocationMapping()
+    location = metadata.location.rstrip("/")
+    inner = there.removeprefix(location) if f"{there}/".startswith(f"{location}/") else None
+    if inner is not None and here.endswith(inner):
+        return LocationMapping.of({location: here.removesuffix(inner)})
+    if {_name(there), _name(here)} == {METADATA}:
+        folder = here.rpartition("/")[0]
+        return LocationMapping.of({there.rpartition("/")[0]: folder, location: folder})
+    return LocationMapping.of({there: here})
+
+
+def _beside(metadata: TableMetadata, metadata_location: str) -> str | None:
+    """The former location of a file that lay beside a metadata file; None where none is known."""
+    if (snapshot := metadata.current_snapshot()) is not None:
+        return snapshot.manifest_list
+    folder = metadata_folder(metadata.location, metadata.properties)
+    return f"{folder}/{_name(metadata_location)}" if _name(folder) == METADATA else None
+
+
+def _name(location: str) -> str:
+    return location.rpartition("/")[2]
 
 
 def _hinted(folder: str, names: list[str], storage: Storage) -> str | None:

@@ -12,6 +12,7 @@ from icecore.engine.spec.content_file import FileFormat
 
 _CODECS = {
     "zlib": "zlib",
+    "gzip": "zlib",
     "zstd": "zstd",
     "snappy": "snappy",
     "lz4": "lz4",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import warnings
 from pathlib import Path
@@ -185,9 +186,12 @@ def test_a_store_that_can_not_be_reached_is_asked_once(
             other.create_table(f"shop.{name}", SCHEMA)
     for name in ("a", "b"):
         [file] = (tmp_path / "lake" / "shop" / name / "metadata").glob("*.metadata.json")
-        file.write_text(file.read_text().replace(f"file://{tmp_path}/lake/shop", "s3://far"))
+        found = json.loads(file.read_text().replace(f"file://{tmp_path}/lake/shop", "s3://far"))
+        # Else it would be found that the tables lie here.
+        found["properties"]["write.metadata.path"] = f"s3://far/{name}/files"
+        file.write_text(json.dumps(found))
     done = catalog.register_folder(str(tmp_path / "lake"))
     assert names(done) == [("shop.c", "table")]
     assert set(reasons(done)) == {"a", "b"}
     assert "s3://far refused another table: can't list s3://far/a" in reasons(done)["b"]
-    assert far == ["s3://far/a/metadata"]
+    assert far == ["s3://far/a/files"]

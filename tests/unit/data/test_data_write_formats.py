@@ -263,13 +263,17 @@ def test_avro_levels(tmp_path: Path) -> None:
     assert sizes[1] < sizes[0]
 
 
-@pytest.mark.parametrize("codec", ["zlib", "zstd", "snappy", "lz4", "none"])
+@pytest.mark.parametrize("codec", ["zlib", "GZIP", "zstd", "snappy", "lz4", "none"])
 def test_orc_codecs(tmp_path: Path, codec: str) -> None:
     """The tail is understood under every codec, so the stripes are known."""
     properties = {"write.orc.compression-codec": codec, "write.orc.stripe-size-bytes": "65536"}
     (file,) = write(numbered(60_000), tmp_path, "orc", properties=properties)
     orc = pyarrow.orc.ORCFile(local(file))
-    assert orc.compression.lower().removeprefix("un").removesuffix("compressed") in (codec, "", "none")
+    assert orc.compression.lower().removeprefix("un").removesuffix("compressed") in (
+        codec.replace("GZIP", "zlib"),
+        "",
+        "none",
+    )
     with pa.memory_map(str(local(file))) as source:
         stripes = read_tail(source, "f").stripes
     assert len(stripes) == orc.nstripes

@@ -10,11 +10,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from broken_tables import MERGE_ON_READ, edit_manifest, register
+from broken_tables import MERGE_ON_READ, edit, edit_manifest, list_of, register
 from core_tables import ids_of, make_table, rows
 
 import icecore
 from icecore.engine.common.location import location_key
+from icecore.engine.errors import ValidationError
 from icecore.engine.formats.entry_arrow import path_keys
 from icecore.engine.spec.reserved import DELETE_PATH_ID
 from icecore.projections.plan.plan_deletes import path_bounds, path_key, plain_bounds
@@ -98,3 +99,18 @@ def test_a_delete_file_may_spell_its_data_file_otherwise(
         assert ids_of(table) == [0, 1, 2, 5]
         assert len(table.scan().plan_files()[0].delete_files) == (1 if version == 3 else 2)
         assert table.scan().count() == 4
+
+
+def test_deletes_that_would_not_hold_are_refused(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Of a table whose files are newer than its metadata says: other tables' manifests were put into its list."""
+    theirs = make_table(catalog, properties=MERGE_ON_READ)
+    theirs.append(rows(1, 2))
+    edit(list_of(theirs), lambda listed: listed[0].update(sequence_number=7, min_sequence_number=7))
+    with icecore.open(tmp_path / "ours") as ours:
+        ours.create_namespace("ns")
+        table = register(ours, theirs, "t")
+        with pytest.raises(ValidationError, match="up to 7, above its last one, 1: delete files would not hold"):
+            table.delete("id = 1")
+        table.set_properties({"write.delete.mode": "copy-on-write"})
+        table.delete("id = 1")
+        assert ids_of(table) == [2]
