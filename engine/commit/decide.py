@@ -313,6 +313,6 @@ def _check_are_older(listed: Sequence[ListedManifest], sequence_number: int) -> 
     newest = max((m.manifest.sequence_number for m in listed), default=0)
     if newest > sequence_number:
         raise ValidationError(
-            f"the table's files have sequence numbers up to {newest}, above its last one, {sequence_number - 1}: delete "
-            f"files would not hold for them; set write.delete.mode and its like to copy-on-write"
+            f"the table's files have sequence numbers up to {newest}, above its last one, {sequence_number - 1}: "
+            f"delete files would not hold for them; set write.delete.mode and its like to copy-on-write"
         )
