@@ -121,6 +121,10 @@ def _partitions(table: Table) -> pa.Table:
 
 def _with_texts(rows: pa.Table, table: Table) -> pa.Table:
     """The rows with the partition as a path, and its fields as text."""
+    if not rows.num_rows:
+        # Arrow makes no column of UUIDs inside of a struct out of nothing.
+        rows = rows.drop_columns(["partition"]).append_column("partition", pa.array([], pa.string()))
+        return rows.append_column("partition_values", pa.array([], TEXTS))
     spec_ids, partition = (rows[n].combine_chunks() for n in ("spec_id", "partition"))
     with faults_told(table.state):
         paths, values = UniformColumns.of(table.metadata).texts_of(spec_ids, partition)

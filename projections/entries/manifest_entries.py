@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from attrs import evolve
 
 from icecore.engine.errors import CorruptLogError, MissingFileError
+from icecore.engine.events.event import TABLE_PURGED
+from icecore.engine.events.files_of_others import kept_files
 from icecore.engine.events.manifest_changes import ListedManifest, ManifestChanges
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
@@ -36,6 +38,7 @@ class ManifestEntries:
             CACHED_BYTES, lambda table: 0 if table is None else table.get_total_buffer_size()
         )
         self._merged: ByteCache[str, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.get_total_buffer_size())
+        self._purged: dict[str, Mapping[str, tuple[int, str]]] = {}
         self._kept: ByteCache[int, dict[str, bytes | None]] = ByteCache(
             CACHED_BYTES, lambda files: sum(len(data or b"") for data in files.values())
         )
@@ -170,18 +173,28 @@ class ManifestEntries:
     def kept_bytes(self, stream: str, location: str) -> bytes | None:
         """The bytes that the log keeps of another's manifest or list; None of others. Raises CorruptLogError."""
         found = self._models.kept_file(stream, location)
-        if found is None:
+        known = self._kept_when_purged(stream).get(location) if found is None else (found["position"], found["sha256"])
+        if known is None:
             return None
-        position = found["position"]
+        position, sha256 = known
         is_sure = self._store.is_committed(position)
         files = self._kept.get(position, self._load_kept) if is_sure else self._load_kept(position)
         since = self._store.relocations.since(position)
         for name, data in files.items():
             if data is not None and since.location(name) == location:
-                if hashlib.sha256(data).hexdigest() != found["sha256"]:
+                if hashlib.sha256(data).hexdigest() != sha256:
                     raise CorruptLogError(f"position {position}: its copy of {location} is not what was written")
                 return data
         return None
+
+    def _kept_when_purged(self, stream: str) -> Mapping[str, tuple[int, str]]:
+        """The positions and checksums of the files that the log keeps of a purged table: read models have no more."""
+        if stream not in self._purged:
+            events = list(self._store.stream_events(stream))
+            if not any(e.kind == TABLE_PURGED for e in events):
+                return {}
+            self._purged[stream] = {f.location: (e.position, f.sha256) for e in events for f in kept_files(e.payload)}
+        return self._purged[stream]
 
     def _load_kept(self, position: int) -> dict[str, bytes | None]:
         from icecore.engine.formats.event_content import files_part
@@ -193,6 +206,7 @@ class ManifestEntries:
         """Drops everything cached."""
         self._cached.clear()
         self._kept.clear()
+        self._purged.clear()
         self._merged.clear()
 
     def _content(self, position: int) -> pa.Table:

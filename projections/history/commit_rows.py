@@ -6,6 +6,7 @@ manifests are still listed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
+from icecore.engine.errors import MissingFileError
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.events.manifest_changes import ManifestChanges, changes_of
@@ -177,8 +179,11 @@ class ChangedFiles:
                     outside[each.snapshot.snapshot_id] = each
                 elif each.entries.num_rows:
                     found.append((each.entries, each.values(table)))
-            for snapshot_id, entries in _from_manifests(loaded, outside):
-                found.append((entries, outside[snapshot_id].values(table)))
+            # Of a purged table that was registered neither files nor log have them.
+            gone = () if loaded.state.purged_at is None else (MissingFileError,)
+            with contextlib.suppress(*gone):
+                for snapshot_id, entries in _from_manifests(loaded, outside):
+                    found.append((entries, outside[snapshot_id].values(table)))
         return cls(columns, found)
 
     @property

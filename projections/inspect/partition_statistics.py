@@ -121,7 +121,7 @@ def compute_partition_stats(planner: Planner, state: TableState, snapshot: Snaps
     arrow = schema_to_arrow(schema)
     columns = [partition, *(rows[f.name].combine_chunks() for f in schema.fields[1:])] if rows.num_rows else []
     if not columns:
-        return arrow.empty_table()
+        return pa.Table.from_batches([], arrow)
     return pa.Table.from_arrays([c.cast(t) for c, t in zip(columns, arrow.types, strict=True)], schema=arrow)
 
 

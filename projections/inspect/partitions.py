@@ -50,14 +50,14 @@ def partitions(
         fields = [struct, pa.field("spec_id", pa.int32(), nullable=False), *fields]
     wanted = pa.schema(fields)
     if snapshot is None:
-        return wanted.empty_table()
+        return pa.Table.from_batches([], wanted)
 
     def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
         return counted_partitions(connection, table, metadata)
 
     rows = planner.over_entries(state, snapshot, run)
     if not rows.num_rows:
-        return wanted.empty_table()
+        return pa.Table.from_batches([], wanted)
     if bound != TRUE:
         planned = planner.plan(state, snapshot, bound, schema).files
         keys = planned["partition_key"].combine_chunks() if planned.num_rows else pa.array([], pa.binary())

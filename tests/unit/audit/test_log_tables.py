@@ -268,3 +268,32 @@ def test_bounds_of_columns_that_were_dropped_are_told(catalog: icecore.Catalog) 
         bounds = {r["m"]["key"]: r["m"]["value"]["lower_bound"] for r in ask(catalog, query)}
         assert bounds == {"id": "1", "city": "Oslo"} or bounds == {"id": "1", "city": None, "city (field 2)": "Oslo"}
     assert "city (field 2)" in bounds
+
+
+@pytest.mark.parametrize("is_registered", [False, True])
+def test_files_of_a_purged_table_that_others_wrote_are_told(tmp_path: Path, is_registered: bool) -> None:
+    """As far as the log keeps what its writers wrote: of a table that was registered it has nothing, and no problem."""
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("shop")
+        catalog.create_table("shop.t", SCHEMA)
+        peer = pyiceberg_catalog(tmp_path / "lake")
+        theirs = peer.load_table("shop.t")
+        for number in (1, 2):
+            theirs.append(pa.table({"id": [number], "city": ["Rome"]}, schema=SCHEMA))
+        peer.close()
+        found = ask(catalog, "SELECT file_path, change FROM file_history ORDER BY ALL")
+        assert len(found) == 2
+        if is_registered:
+            location = str(catalog.load_table("shop.t").metadata_location)
+            catalog.close()
+            catalog = icecore.open(tmp_path / "other")
+            catalog.create_namespace("shop")
+            catalog.register_table("shop.t", location)
+        catalog.drop_table("shop.t", purge=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert ask(catalog, "SELECT file_path, change FROM file_history ORDER BY ALL") == found * (
+                not is_registered
+            )
+            assert not [f for f in catalog.audit().findings if f.rule == "unreadable-tables"]
+        catalog.close()

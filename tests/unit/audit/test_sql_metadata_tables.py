@@ -172,3 +172,13 @@ def test_each_audit_table_tells_its_tables(lake: icecore.Catalog) -> None:
     assert of_tables >= ICEBERG_TABLES.keys()
     for name in of_tables:
         assert AUDIT_SCHEMAS[name].names[:4] == ["namespace", "name", "table_uuid", "name_now"], name
+
+
+def test_no_rows_of_a_table_partitioned_by_uuids(catalog: icecore.Catalog) -> None:
+    """Arrow makes no column of UUIDs inside of a struct out of nothing."""
+    schema = pa.schema([("id", pa.int64()), ("u", pa.uuid())])
+    table = catalog.create_table("ns.u", schema, partition_spec=["u"])
+    for rows in (0, 1):
+        counts = "SELECT (SELECT count(*) FROM position_deletes) AS d, (SELECT count(*) FROM partitions) AS p"
+        assert catalog.sql(counts).to_pylist() == [{"d": 0, "p": rows}]
+        table.append([{"id": 1, "u": uuid.UUID(int=7)}])
