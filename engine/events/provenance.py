@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from functools import cache
 
@@ -88,6 +88,12 @@ def provenance(
         _check_text(name, value)
     who, engine = author or client.actor or actor or default_actor(), client.engine or engine_version()
     return Provenance(who, engine, message, correlation_id, causation_id, idempotency_key)
+
+
+def engine_named(summary: Mapping[str, str]) -> str | None:
+    """The engine that a snapshot's summary names, with its version; None where it names none (L5)."""
+    name, version = (summary.get(f"engine-{key}") for key in ("name", "version"))
+    return f"{name} {version}" if name and version else name or None
 
 
 def _check_text(name: str, value: object) -> None:

@@ -11,6 +11,7 @@ from icecore.engine.common.location import is_same_file, to_uri
 from icecore.engine.errors import CorruptFileError, StorageError, UnsupportedFormatVersionError, ValidationError
 from icecore.engine.events.event import Provenance
 from icecore.engine.events.files_of_others import kept_file
+from icecore.engine.events.provenance import engine_named
 from icecore.engine.foreign.register import metadata_version, parse_metadata_file
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.metadata.metadata_difference import metadata_difference
@@ -20,7 +21,7 @@ from icecore.engine.spec.view import ViewMetadata
 from icecore.engine.storage.file_io import Storage
 
 UNKNOWN_ENGINE = "another engine"
-_ENGINE_KEYS = (("engine-name", "engine-version"), ("iceberg-version", None), ("pyiceberg-version", None))
+_VERSIONS = ("iceberg-version", "pyiceberg-version")
 
 
 @frozen
@@ -156,14 +157,14 @@ def engine_of(before: TableMetadata, after: TableMetadata) -> str:
     """The engine that the summaries of the new snapshots name."""
     earlier = {s.snapshot_id for s in before.snapshots}
     for snapshot in reversed(after.snapshots):
-        summary = snapshot.summary or {}
         if snapshot.snapshot_id in earlier:
             continue
-        for name, version in _ENGINE_KEYS:
+        summary = snapshot.summary or {}
+        if (engine := engine_named(summary)) is not None:
+            return engine
+        for name in _VERSIONS:
             if name in summary:
-                prefix = "" if name.startswith("engine") else f"{name.removesuffix('-version')} "
-                text = f"{prefix}{summary[name]}"
-                return f"{text} {summary[version]}" if version and version in summary else text
+                return f"{name.removesuffix('-version')} {summary[name]}"
     return UNKNOWN_ENGINE
 
 

@@ -203,7 +203,7 @@ class SqliteFile:
     def _fetched(
         self, fetch: Callable[[sqlite3.Cursor], Result], file: str, query_name: str, parameters: Mapping[str, Any]
     ) -> Result:
-        """What is fetched of a named query, again where the log was written meanwhile under a reader without locks."""
+        """The rows that are fetched of a named query, again where the log was written under a reader without locks."""
         while True:
             cursor = self.execute(file, query_name, **parameters)
             try:

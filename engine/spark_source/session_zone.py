@@ -1,14 +1,28 @@
-"""The time zone of a Spark session as Arrow knows it.
+"""The time zone of a Spark session, and how far it is from UTC.
 
 Spark takes what Java's `ZoneId.of` does: regions, offsets with and without UTC, GMT or UT before them, and short names.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import re
+from typing import TypeAlias
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import numpy.typing as npt
 
 from icecore.engine.errors import ValidationError
 
+Longs: TypeAlias = npt.NDArray[np.int64]
+_DAY = 86_400_000_000
+_CYCLE = 146_097 * _DAY
+"""400 years, after which each day is of the same weekday again."""
+_EPOCH = dt.datetime(1970, 1, 1)
+# What Python's clock shows, a few days from its ends.
+_ENDS = (dt.datetime(1, 1, 4), dt.datetime(9999, 1, 1))
+_FIRST, _LAST = ((day - _EPOCH) // dt.timedelta(microseconds=1) for day in _ENDS)
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{1,2})(?::?(\d{2}))?)?")
 _UTC = ("Z", "UTC", "GMT", "UT")
 # Java's `ZoneId.SHORT_IDS`.
@@ -44,14 +58,41 @@ _SHORT = {
 }
 
 
-def arrow_zone(zone: str) -> str:
-    """The zone in Arrow's words. Raises ValidationError for an offset with seconds, which Arrow has no word for."""
+def session_zone(zone: str) -> dt.tzinfo:
+    """The zone by its name. Raises ValidationError where it is not known."""
     if zone in _UTC:
-        return "UTC"
-    found = _OFFSET.fullmatch(zone)
-    if found is None:
-        return _SHORT.get(zone, zone)
-    sign, hours, minutes, seconds = found.groups("0")
-    if int(seconds):
-        raise ValidationError(f"the session's time zone {zone!r} has seconds, in which no timestamp can be converted")
-    return f"{sign}{int(hours):02d}:{int(minutes):02d}"
+        return dt.UTC
+    found = _OFFSET.fullmatch(_SHORT.get(zone, zone))
+    try:
+        if found is None:
+            return ZoneInfo(_SHORT.get(zone, zone))
+        hours, minutes, seconds = (int(part) for part in found.groups("0")[1:])
+        offset = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return dt.timezone(-offset if found[1] == "-" else offset)
+    except (ValueError, OSError, ZoneInfoNotFoundError) as e:
+        raise ValidationError(f"the session's time zone is not known here: {zone!r}") from e
+
+
+def offsets(times: Longs, zone: dt.tzinfo, *, are_local: bool) -> Longs:
+    """The offset from UTC at each time, all in microseconds, times from 1970 on.
+
+    Local times are those on clocks in the zone; what these skip has the offset before, and of what they show twice it
+    is the first time, as in Spark. Arrow knows no rule of a zone for the years from 2038 on.
+    """
+    days, place = np.unique(times // _DAY, return_inverse=True)
+    starts = np.unique(np.concatenate([days, days + 1]))
+    at_start = np.array([_offset(int(day) * _DAY, zone, are_local) for day in starts], np.int64)
+    before, after = (at_start[np.searchsorted(starts, d)] for d in (days, days + 1))
+    found: Longs = before[place]
+    for index in np.flatnonzero((before != after)[place]):
+        found[index] = _offset(int(times[index]), zone, are_local)
+    return found
+
+
+def _offset(time: int, zone: dt.tzinfo, is_local: bool) -> int:
+    """The offset at one time; the calendar, and so the zone's rules, are the same each 400 years."""
+    if time > _LAST:
+        time -= -((_LAST - time) // _CYCLE) * _CYCLE
+    moment = _EPOCH + dt.timedelta(microseconds=max(time, _FIRST))
+    at = moment.replace(tzinfo=zone) if is_local else moment.replace(tzinfo=dt.UTC).astimezone(zone)
+    return (at.utcoffset() or dt.timedelta()) // dt.timedelta(microseconds=1)

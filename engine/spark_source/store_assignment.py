@@ -6,15 +6,17 @@ assignment, and names that differ in case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import datetime as dt
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
 from icecore.engine.errors import ValidationError
+from icecore.engine.formats import arrays
 from icecore.engine.spark.spark_times import times_from_longs
-from icecore.engine.spark_source.session_zone import arrow_zone
+from icecore.engine.spark_source.session_zone import offsets, session_zone
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     DoubleType,
@@ -87,7 +89,7 @@ def _local(array: pa.Array, zone: str | None, path: str) -> pa.Array:
         return _midnights(array, path)
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
         _check_near(array, path)
-        return _zoned(pc.local_timestamp, array.cast(pa.timestamp("us", _known(zone, path))), path)
+        return _moved(array, _known(zone, path), _US, are_local=False)
     return array
 
 
@@ -97,16 +99,15 @@ def _instants(array: pa.Array, zone: str | None, path: str) -> pa.Array:
     if not pa.types.is_timestamp(array.type) or array.type.tz is not None:
         return array
     _check_near(array, path)
-    known = _known(zone, path)
-    made = _zoned(lambda a: pc.assume_timezone(a, known, ambiguous="earliest", nonexistent="latest"), array, path)
-    skipped = pc.not_equal(pc.local_timestamp(made), array)
-    if not pc.any(skipped).as_py():
-        return made
-    # What the clocks skipped lies, as in Spark, as far behind the gap's end as it is behind its beginning.
-    # Made here: with a value of Python's, Arrow loads pandas, which a process that only plans does without.
-    step = pa.scalar(1, pa.duration("us"))
-    start = pc.add(pc.local_timestamp(pc.subtract(made, step)), step)
-    return pc.if_else(skipped, pc.add(made, pc.subtract(array, start)), made)
+    return _moved(array, _known(zone, path), pa.timestamp("us", "UTC"), are_local=True)
+
+
+def _moved(array: pa.Array, zone: dt.tzinfo, t: pa.DataType, *, are_local: bool) -> pa.Array:
+    """Local times as instants, or the reverse."""
+    missing = arrays.to_mask(array.is_null()) if array.null_count else None
+    times = arrays.to_numbers(array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64()).fill_null(0))
+    by = offsets(times, zone, are_local=are_local)
+    return arrays.numbers(times - by if are_local else times + by, missing=missing).cast(t)
 
 
 def _midnights(dates: pa.Array, path: str) -> pa.Array:
@@ -123,16 +124,12 @@ def _check_near(array: pa.Array, path: str) -> None:
         raise ValidationError(f"column {path!r}: a timestamp is too far away to be converted to another zone")
 
 
-def _zoned(convert: Callable[[pa.Array], pa.Array], array: pa.Array, path: str) -> pa.Array:
-    try:
-        return convert(array)
-    except pa.ArrowInvalid as e:
-        raise ValidationError(f"column {path!r}: the session's time zone is not known here: {e}") from e
-
-
-def _known(zone: str | None, path: str) -> str:
+def _known(zone: str | None, path: str) -> dt.tzinfo:
     if not zone:
         raise ValidationError(
             f"column {path!r} needs the session's time zone: set spark.sql.session.timeZone, or cast the column"
         )
-    return arrow_zone(zone)
+    try:
+        return session_zone(zone)
+    except ValidationError as e:
+        raise ValidationError(f"column {path!r}: {e}") from e

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     import pyarrow.fs
 
 
+def checksum_path(path: str) -> str:
+    """The path of the checksum that Hadoop writes beside a local file, and reads it by."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.crc")
+
+
 @contextlib.contextmanager
 def translated(location: str, doing: str, target: str | None = None) -> Iterator[None]:
     """A context in which errors of the operating system and of file systems become an IcecoreError naming the location.
@@ -270,16 +276,19 @@ class Storage:
         return True
 
     def delete(self, location: str) -> None:
-        """Deletes a file; a missing one is no error."""
+        """Deletes a file, with the checksum that Hadoop keeps beside a local one; a missing file is no error."""
         self.check_deletable(location)
         target = self.resolve(location)
-        with translated(location, "delete"), contextlib.suppress(FileNotFoundError):
+        with translated(location, "delete"):
             path = local_path(target)
             if path is not None:
-                os.unlink(path)
+                for each in (path, checksum_path(path)):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(each)
                 return
             filesystem, inner = self._remote(target)
-            filesystem.delete_file(inner)
+            with contextlib.suppress(FileNotFoundError):
+                filesystem.delete_file(inner)
 
     def remove_empty_folders(self, folder: str) -> None:
         """Removes a local folder and those in it as far as they are empty; a store of objects has no folders."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 
 from icecore.engine.errors import MissingFileError
 from icecore.engine.metadata.fold import TableState, is_file_system, version_names
-from icecore.engine.storage.file_io import Storage
+from icecore.engine.storage.file_io import Storage, checksum_path
 
 VERSION_HINT = "version-hint.text"
 _VERSIONED = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
@@ -26,6 +28,10 @@ def write_hint(state: TableState, location: str, storage: Storage, *, durable: b
     if numbered and _is_hinted_above(folder, int(numbered[1]), storage):
         return
     hint = numbered[1] if numbered else name.removesuffix(".metadata.json")
+    if numbered and (path := storage.local_path(f"{folder}/{VERSION_HINT}")) is not None:
+        # That of the hint before, by which Hadoop would find this one damaged.
+        with contextlib.suppress(OSError):
+            os.unlink(checksum_path(path))
     storage.write_atomic(f"{folder}/{VERSION_HINT}", hint.encode(), durable=durable)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from attrs import evolve
 
 from icecore.engine.catalog.clients.client_commits import asked_part
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.json_reader import get, get_list
 from icecore.engine.errors import ValidationError
-from icecore.engine.events.provenance import provenance
+from icecore.engine.events.provenance import engine_named, provenance
 from icecore.engine.joint_commit.joint_commit import Part, commit_jointly, dry_run_jointly
 from icecore.engine.joint_commit.joint_tables import nothing_happens
 from icecore.engine.metadata.fold import TableState
@@ -31,7 +33,7 @@ def update_table(call: Call) -> Answer:
     With the header `X-Icecore-Dry-Run: true` nothing is stored, and the answer says what the commit would be.
     """
     after: list[TableState] = []
-    outcome = _commit(call, [table_part(call, call.table, call.body, after.append)])
+    outcome = _commit(call, [table_part(call, call.table, call.body, after.append)], [call.body])
     return outcome or state_committed(call, after[-1] if after else call.catalog.load_table(call.table).state)
 
 
@@ -47,7 +49,7 @@ def commit_transaction(call: Call) -> Answer:
         if name in parts:
             raise ValidationError(f"a transaction has one change of each table, found two of {'.'.join(name)!r}")
         parts[name] = table_part(call, name, change)
-    return _commit(call, list(parts.values())) or NO_CONTENT
+    return _commit(call, list(parts.values()), changes) or NO_CONTENT
 
 
 def table_part(
@@ -64,15 +66,24 @@ def table_part(
     return asked_part(call.catalog, name, requirements, updates, ended)
 
 
-def _commit(call: Call, parts: list[Part]) -> Answer | None:
+def _commit(call: Call, parts: list[Part], changes: Iterable[Mapping[str, Any]]) -> Answer | None:
     """Makes the commit; of a dry run the answer, which says what it would be."""
     warehouse = call.catalog._warehouse
     warehouse.store.check_writable()
     who = provenance(call.catalog.actor)
+    if (engine := _engine(changes)) is not None:
+        who = evolve(who, engine=f"{engine} ({who.engine})")
     if call.is_dry_run:
         return _told(dry_run_jointly(warehouse.targets, parts, who))
     commit_jointly(warehouse.targets, parts, who)
     return None
+
+
+def _engine(changes: Iterable[Mapping[str, Any]]) -> str | None:
+    """The engine that the new snapshots name: Java's clients all call themselves by the name of their HTTP library."""
+    snapshots = (update.get("snapshot") for change in changes for update in change.get("updates", ()))
+    named = (engine_named(snapshot.get("summary") or {}) for snapshot in snapshots if snapshot)
+    return next(filter(None, named), None)
 
 
 def _told(outcome: CatalogDryRun) -> Answer:

@@ -12,6 +12,7 @@ from core_tables import age, ids_of, local, make_table, put, rows, store_of
 from test_deletion_events import Killed, die_at, due, last_event, named_by
 
 import icecore
+from icecore.engine.deletion.purge_table import PurgePlan
 from icecore.engine.errors import MovedWarehouseWarning, NoSuchTableError, ReusedKeyError, ValidationError
 
 
@@ -44,6 +45,29 @@ def test_nothing_is_left_of_a_purged_table(catalog: icecore.Catalog, version: in
     [shown] = catalog.log(kind="table.purged").to_pylist()
     assert shown["name"] == "ns.t" and shown["changes"].startswith(f"purge: delete {len(before)} files of ")
     assert catalog.verify().problems == () and due(catalog) == []
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_hint_that_comes_late_and_checksums_go_too(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, is_shared: bool
+) -> None:
+    """Hadoop keeps a checksum beside each local file. A hint beside somebody's metadata file stays."""
+    folder = dropped(catalog)
+    for path in [p for p in folder.rglob("*") if p.is_file()]:
+        path.with_name(f".{path.name}.crc").touch()
+    finish, hint = PurgePlan.finish, folder / "metadata" / "version-hint.text"
+
+    def late(self: PurgePlan, *args: Any) -> Any:
+        hint.write_text("5")
+        if is_shared:
+            hint.with_name("v5.metadata.json").write_text("{}")
+        return finish(self, *args)
+
+    hint.unlink()
+    monkeypatch.setattr(PurgePlan, "finish", late)
+    catalog.purge_table("ns.t")
+    left = ["v5.metadata.json", "version-hint.text"] if is_shared else []
+    assert sorted(p.name for p in folder.rglob("*") if p.is_file() and p.name != ".version-hint.text.crc") == left
 
 
 def test_a_purged_table_can_not_come_back(catalog: icecore.Catalog, tmp_path: Path) -> None:

@@ -103,6 +103,17 @@ def test_a_table_is_made_loaded_changed_renamed_and_dropped(rest: RestClient, ca
     assert rest.get("/v1/namespaces/ns/tables").json == {"identifiers": []}
 
 
+def test_the_engine_is_the_one_that_the_snapshot_names(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """By their User-Agent all of Java's clients are `Apache-HttpClient`."""
+    make_table(rest)
+    table = RestCatalog("client", uri=rest.uri).load_table("ns.t")
+    rows = catalog.load_table("ns.t").scan().to_arrow()
+    table.append(rows)
+    table.append(rows, snapshot_properties={"engine-name": "trino", "engine-version": "483"})
+    first, second = (row["engine"] for row in catalog.log().to_pylist()[-2:])
+    assert first.startswith("PyIceberg/") and second == f"trino 483 ({first})"
+
+
 def test_several_tables_change_together_or_not_at_all(rest: RestClient, catalog: icecore.Catalog) -> None:
     make_table(rest, "a")
     make_table(rest, "b")
