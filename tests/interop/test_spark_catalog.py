@@ -207,8 +207,13 @@ def test_partitions_are_replaced(spark: Any, lake: icecore.Catalog) -> None:
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     try:
         spark.sql("INSERT OVERWRITE lake.ns.parted (id, city) VALUES (1, 'c0'), (2, 'new')")
-        with pytest.raises(Exception, match="partitioned"):
-            spark.table("lake.ns.v3").limit(1).writeTo("lake.ns.lone").overwritePartitions()
+        lone = lake.create_table("ns.unpartitioned", COLUMNS)
+        lone.append(rows(0))
+        spark.table("lake.ns.parted").limit(1).writeTo("lake.ns.unpartitioned").overwritePartitions()
+        assert lone.refresh().scan().count() == 1
+        spark.sql("INSERT OVERWRITE lake.ns.unpartitioned SELECT * FROM lake.ns.parted")
+        assert lone.refresh().scan().count() == 4
+        assert [s.operation for s in lone.snapshots()] == ["append", "overwrite", "overwrite"]
     finally:
         spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
     assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == [1, 2, 105, 107]

@@ -316,7 +316,8 @@ public class PlannedFiles implements FileIndex {
     void check() {
       if (failure instanceof FileNotFoundException) {
         throw new IllegalStateException(
-            "a file of this DataFrame's plan is gone, as after its snapshot expired: plan again (" + failure.getMessage() + ")",
+            "a file of this DataFrame's plan is gone, as after its snapshot expired: plan again; where a new plan says so too,"
+                + " the table lacks it, as `icecore verify` tells (" + failure.getMessage() + ")",
             failure);
       }
       if (failure != null) throw new UncheckedIOException(failure);

@@ -78,7 +78,10 @@ public class LakeAssignments {
   }
 
   private boolean fits(DataType given, DataType wanted) {
-    if (policy.equalsIgnoreCase("LEGACY")) return true;
+    if (policy.equalsIgnoreCase("LEGACY")) {
+      throw new IllegalArgumentException(
+          "ValidationError: LEGACY store assignment policy is disallowed in Spark data source V2, as for an INSERT");
+    }
     if (policy.equalsIgnoreCase("STRICT")) return Cast.canUpCast(given, wanted);
     return Cast.canANSIStoreAssign(given, wanted);
   }

@@ -36,6 +36,9 @@ def change_table(session: SparkSession, table: Table, change: Sequence[Any]) -> 
             table.append(DataFrame(rows, session), **_options(options))
         case ["overwrite", rows, options]:
             table.overwrite(DataFrame(rows, session), **_options(options))
+        case ["overwrite-partitions", rows, options] if table.spec().is_unpartitioned:
+            # As in Iceberg: the table is one partition.
+            table.overwrite(DataFrame(rows, session), **_options(options))
         case ["overwrite-partitions", rows, options]:
             table.dynamic_partition_overwrite(DataFrame(rows, session), **_options(options))
         case ["delete-all", options]:
