@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeAlias
 
@@ -12,6 +13,9 @@ from icecore.engine.errors import NoSuchTableError, ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.table.table import Table
 from icecore.engine.view.view_dialects import ViewSql
+
+ALIASES_VARIABLE = "ICECORE_CATALOG_ALIASES"
+"""The environment variable with the names that clients of a server have for its catalog, with commas between."""
 
 
 class ViewQuery(Protocol):
@@ -69,7 +73,7 @@ Source: TypeAlias = "TableSource | ViewSource"
 
 def find_source(parts: Identifier, scope: NameScope, lookup: Lookup) -> Source:
     """The table or view that a name of one or more parts means. Raises NoSuchTableError naming all that were tried."""
-    tried = list(dict.fromkeys(_candidates(parts, scope, lookup.name)))
+    tried = list(dict.fromkeys(_candidates(parts, scope, catalog_names(lookup.name))))
     for identifier in tried:
         if lookup.table_exists(identifier):
             return TableSource(lookup.load_table(identifier))
@@ -80,14 +84,23 @@ def find_source(parts: Identifier, scope: NameScope, lookup: Lookup) -> Source:
         looked = " or ".join(repr(".".join(i)) for i in tried)
         raise NoSuchTableError(f"{scope.owner}: there is no table or view {name!r}; looked for {looked}")
     where = scope.default_catalog
-    raise NoSuchTableError(f"{scope.owner}: {name!r} is in the catalog {where!r}; this one is {lookup.name!r}")
+    raise NoSuchTableError(
+        f"{scope.owner}: {name!r} is in the catalog {where!r}; this one is {lookup.name!r}. "
+        f"Where a client calls it so, {ALIASES_VARIABLE}={where} says it"
+    )
 
 
-def _candidates(parts: Identifier, scope: NameScope, catalog_name: str) -> Iterator[Identifier]:
+def catalog_names(name: str) -> frozenset[str]:
+    """The names that mean a catalog: its own, and those that clients have for it, by the environment."""
+    aliases = os.environ.get(ALIASES_VARIABLE, "").split(",")
+    return frozenset({name, *filter(None, map(str.strip, aliases))})
+
+
+def _candidates(parts: Identifier, scope: NameScope, names: frozenset[str]) -> Iterator[Identifier]:
     """The identifiers that a name may stand for, in the order in which they are tried."""
-    if len(parts) > 2 and parts[0] == catalog_name:
+    if len(parts) > 2 and parts[0] in names:
         yield parts[1:]
-    if scope.default_catalog in (None, catalog_name):
+    if scope.default_catalog is None or scope.default_catalog in names:
         if len(parts) > 1:
             yield parts
         elif scope.default_namespace:

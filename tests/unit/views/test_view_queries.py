@@ -74,7 +74,7 @@ def test_v1_short_names_are_looked_for_in_the_default_namespace_of_each_view(
 
 
 def test_v1_the_default_catalog_is_this_one_unless_the_view_names_another(
-    catalog: icecore.Catalog, events: icecore.Table
+    catalog: icecore.Catalog, events: icecore.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert values(catalog, "SELECT id FROM events", default_catalog="icecore") == [1, 2, 3]
     elsewhere = catalog.create_view(
@@ -83,6 +83,9 @@ def test_v1_the_default_catalog_is_this_one_unless_the_view_names_another(
     with pytest.raises(NoSuchTableError, match="'events' is in the catalog 'prod'; this one is 'icecore'"):
         elsewhere.to_arrow()
     assert values(catalog, "SELECT id FROM icecore.ns.events", default_catalog="prod") == [1, 2, 3]
+    monkeypatch.setenv("ICECORE_CATALOG_ALIASES", "dev, prod")
+    assert sorted(elsewhere.to_arrow()["id"].to_pylist()) == [1, 2, 3]
+    assert values(catalog, "SELECT id FROM dev.ns.events", default_catalog="prod") == [1, 2, 3]
 
 
 def test_v1_a_name_of_three_parts_is_a_catalog_or_a_deeper_namespace(catalog: icecore.Catalog) -> None:
