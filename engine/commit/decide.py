@@ -27,6 +27,7 @@ from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.metadata.requirements import requirements_for
 from icecore.engine.metadata.write_audit_publish import is_staged
 from icecore.engine.properties.string_properties import string_properties
+from icecore.engine.spec.content_file import DataFileContent
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Operation, Snapshot, SnapshotRef, SnapshotRefType
 from icecore.engine.spec.updates.metadata_update import stored_updates
@@ -73,10 +74,12 @@ class ProduceSnapshot:
             self.removals or self.clusterings or self.summary or (self.added is not None and self.added.num_rows)
         )
 
-    @property
-    def adds_deletes(self) -> bool:
-        """Whether delete files are added."""
-        return self.added is not None and bool(pc.any(pc.not_equal(self.added["content"], 0)).as_py())
+    def newest_deleted(self, sequence_number: int) -> int | None:
+        """The sequence number of the newest data that the delete files hold for (M5); None where none is added."""
+        contents = () if self.added is None else pc.unique(self.added["content"]).to_pylist()
+        if DataFileContent.EQUALITY_DELETES in contents:
+            return sequence_number - 1
+        return sequence_number if DataFileContent.POSITION_DELETES in contents else None
 
 
 @frozen
@@ -200,8 +203,7 @@ class _Deciding:
             return
         parent_list = self._list(parent)
         sequence_number = metadata.last_sequence_number + 1 if metadata.format_version > 1 else 0
-        if command.adds_deletes:
-            _check_are_older(parent_list, sequence_number)
+        _check_are_older(parent_list, command.newest_deleted(sequence_number))
         changes = self._manifests(command, parent_list, sequence_number)
         first_row_id = added_rows = None
         if metadata.format_version >= 3:
@@ -308,11 +310,11 @@ def leaving_out(snapshot_ids: Collection[int]) -> ChangeMetadata:
     return ChangeMetadata(updates_for)
 
 
-def _check_are_older(listed: Sequence[ListedManifest], sequence_number: int) -> None:
-    """Raises ValidationError where files are newer than the deletes of a snapshot, which would not hold for them."""
+def _check_are_older(listed: Sequence[ListedManifest], newest_deleted: int | None) -> None:
+    """Raises ValidationError where files are newer than the newest that the deletes of a snapshot hold for."""
     newest = max((m.manifest.sequence_number for m in listed), default=0)
-    if newest > sequence_number:
+    if newest_deleted is not None and newest > newest_deleted:
         raise ValidationError(
-            f"the table's files have sequence numbers up to {newest}, above its last one, {sequence_number - 1}: "
-            f"delete files would not hold for them; set write.delete.mode and its like to copy-on-write"
+            f"the table's files have sequence numbers up to {newest}, and its last one is below: delete files, which "
+            f"hold up to {newest_deleted}, would not delete their rows; copy-on-write would"
         )

@@ -11,7 +11,6 @@ that the log does not know are not checked.
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -29,12 +28,12 @@ from icecore.engine.events.event import Event, Provenance
 from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile, deletion_payload, encode_files
 from icecore.engine.log.deletion_content import deleted_files
 from icecore.engine.log.store import MODELS, WriteTransaction
-from icecore.engine.metadata.fold import TableState, fold, folders_of, metadata_folder
+from icecore.engine.metadata.fold import TableState, fold, folders_of
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.required_message import check_message
-from icecore.engine.storage.file_io import Storage, checksum_path
+from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.listing import LocationIndex, modified_ms
-from icecore.projections.files.version_hint import VERSION_HINT
+from icecore.projections.files.version_hint import VERSION_HINT, drop_lone_hint
 
 TURN_S = 0.05
 """How long a turn keeps other writers waiting."""
@@ -199,12 +198,8 @@ class _Turns:
         A version hint that came after the files were found is none, where no metadata file is left beside it.
         """
         storage = self.repository.storage_of(state)
-        metadata = metadata_folder(state.metadata.location, state.metadata.properties)
-        hint = f"{metadata}/{VERSION_HINT}"
-        if self._is_ours is not None and self._is_ours(hint) and (path := storage.local_path(hint)) is not None:
-            left = {os.path.basename(p) for p in (path, checksum_path(path))}
-            if set(storage.list(metadata)) <= left:
-                storage.delete(hint)
+        if self._is_ours is not None and self._is_ours(f"{state.metadata.location}/{VERSION_HINT}"):
+            drop_lone_hint(state, storage)
         for folder in folders_of(state):
             storage.remove_empty_folders(folder)
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from icecore.engine.common import fork_safety
 from icecore.engine.errors import (
@@ -30,7 +30,7 @@ from icecore.engine.errors import (
     WarehouseLockedError,
 )
 from icecore.engine.log.lock.held_log import SETTINGS as SETTINGS
-from icecore.engine.log.lock.held_log import HeldLog, has_content, is_held, wal_path, was_lost, why_lost
+from icecore.engine.log.lock.held_log import HeldLog, has_content, wal_path, was_lost, why_lost
 from icecore.engine.queries.named_queries import query
 
 DEFAULT_LOCK_TIMEOUT_S = 60.0
@@ -40,6 +40,11 @@ LOOKED_EVERY_S = 0.1
 """How often it is looked, while a connection reads, whether the log's files are still those that it has open."""
 _NEEDED_BYTES = 65_536
 """More than SQLite's shared memory file has, without which a log is not even read."""
+_REFUSED_S = 2.0
+"""How long who may not write the log tries to open it, again and again."""
+_TIMES_READ = 50
+"""How often a query is made again, at most, under a writer whom its reader has no lock against."""
+_Seen: TypeAlias = tuple[int, int, int, bool]
 Result = TypeVar("Result")
 _text = cache(query)
 
@@ -59,18 +64,17 @@ class SqliteFile:
         self._lock_timeout_s = lock_timeout_s
         self._durable = durable
         self._local = threading.local()
-        self._kept: list[sqlite3.Connection] = []
-        """Those without locks that are not used any more: closing them would end the locks of the others."""
         fork_safety.watch(self)
         if not self.path.exists() and (read_only or not create):
             raise StorageError(f"there is no warehouse log at {self.path}: `icecore init` makes a warehouse")
         if read_only:
             return
-        # SQLite would let the owner alone write it, whatever the umask says; no file is closed here, as was_lost tells.
+        # SQLite would let the owner alone write it, whatever the umask says. No file is opened here: closing it would
+        # end the locks of this process.
         with contextlib.suppress(OSError):
             os.mknod(self.path, 0o666)
         if self.path.exists() and not os.access(self.path, os.W_OK):
-            raise ReadOnlyError(f"can't write the warehouse log {self.path}: permission denied; it can be read")
+            raise ReadOnlyError(f"the warehouse log {self.path} may not be written, only read, by this user or here")
 
     def connection(self) -> sqlite3.Connection:
         """This thread's connection; a forked child gets its own. Raises MovedWarehouseError where locks were lost."""
@@ -78,16 +82,27 @@ class SqliteFile:
         if found is None or not self._is_current():
             if was_lost(self.path):
                 raise MovedWarehouseError(why_lost(self.path))
-            if found is not None and is_held(self.path):
-                self._kept.append(found)
-            seen = self._seen() if self.read_only else None
-            takes_locks = self._takes_locks()
-            self._local.seen = None if takes_locks else seen
-            found = self._connect(takes_locks)
+            found, takes_locks, seen = self._opened()
             self._local.held = HeldLog(self.path, found, takes_locks)
             self._local.look_at = 0.0
-            self._local.connection = found
+            self._local.connection, self._local.seen = found, seen
         return found
+
+    def _opened(self) -> tuple[sqlite3.Connection, bool, _Seen | None]:
+        """A new connection, whether it takes locks, and, where it does not, the log's files as they were before it.
+
+        Who may not make files beside the log is refused while the last writer takes them away, so that is tried again.
+        """
+        deadline = time.monotonic() + _REFUSED_S
+        while True:
+            seen, takes_locks = self._seen() if self.read_only else None, self._takes_locks()
+            try:
+                return self._connect(takes_locks), takes_locks, None if takes_locks else seen
+            except sqlite3.OperationalError:
+                if not self.read_only or self._may_make_files() or time.monotonic() > deadline:
+                    with self._translated("open"):
+                        raise
+            time.sleep(random.uniform(0.001, 0.01))
 
     def forget_parent(self) -> None:
         """Leaves this thread's connection to the parent process."""
@@ -102,16 +117,18 @@ class SqliteFile:
         A folder may be read only; and one that is made by who may not write the log would keep its writers out. With a
         WAL that holds commits there is one.
         """
-        may_make = all(os.access(place, os.W_OK) for place in (self.path.parent, self.path))
-        return not self.read_only or may_make or has_content(wal_path(self.path))
+        return not self.read_only or self._may_make_files() or has_content(wal_path(self.path))
 
-    def _seen(self) -> tuple[int, int, int, bool] | None:
-        """The state of the log's files, which tells whether somebody wrote them; None where they are gone."""
+    def _may_make_files(self) -> bool:
+        return all(os.access(place, os.W_OK) for place in (self.path.parent, self.path))
+
+    def _seen(self) -> _Seen:
+        """The state of the log's files, which tells whether somebody wrote them."""
         try:
             found = self.path.stat()
-            return found.st_ino, found.st_size, found.st_mtime_ns, has_content(wal_path(self.path))
         except OSError:
-            return None
+            return (0, 0, 0, False)
+        return found.st_ino, found.st_size, found.st_mtime_ns, has_content(wal_path(self.path))
 
     @property
     def has_locks(self) -> bool:
@@ -121,7 +138,8 @@ class SqliteFile:
 
     def _is_current(self) -> bool:
         """Whether this thread's connection is to the files as they are now; one with locks always is."""
-        return self._local.seen is None or self._seen() in (None, self._local.seen)
+        seen: _Seen | None = getattr(self._local, "seen", None)
+        return seen is None or seen == self._seen()
 
     def _connect(self, takes_locks: bool) -> sqlite3.Connection:
         mode = "ro" if self.read_only else "rwc"
@@ -138,7 +156,8 @@ class SqliteFile:
             cached_statements=KEPT_STATEMENTS,
         )
         connection.row_factory = sqlite3.Row
-        settings = ["foreign_keys", "cache"]
+        # What is read of the schema has a read-only connection find out whether it has the files that it needs.
+        settings = ["foreign_keys", "cache", *(["user_version"] if self.read_only else [])]
         if not self.read_only:
             settings = ["wal", "durable" if self._durable else "not_durable", *settings]
         for setting in settings:
@@ -204,17 +223,17 @@ class SqliteFile:
         self, fetch: Callable[[sqlite3.Cursor], Result], file: str, query_name: str, parameters: Mapping[str, Any]
     ) -> Result:
         """The rows that are fetched of a named query, again where the log was written under a reader without locks."""
-        while True:
-            cursor = self.execute(file, query_name, **parameters)
+        for _ in range(_TIMES_READ):
             try:
-                found = fetch(cursor)
-            except sqlite3.Error:
+                found = fetch(self.execute(file, query_name, **parameters))
+            except (sqlite3.Error, IcecoreError):
                 if self._is_current():
                     with self._translated("read"):
                         raise
-                continue
-            if self._is_current():
-                return found
+            else:
+                if self._is_current():
+                    return found
+        raise WarehouseLockedError(f"the warehouse log {self.path} was written each time that it was read")
 
     # Locks
 
@@ -287,8 +306,7 @@ class SqliteFile:
 
     def _is_out_of_reach(self, text: str) -> bool:
         """Whether SQLite could not open the file because it can't make the files that it needs beside it."""
-        places = (self.path.parent, self.path)
-        return "unable to open" in text and self.path.exists() and not all(os.access(p, os.W_OK) for p in places)
+        return "unable to open" in text and self.path.exists() and not self._may_make_files()
 
 
 def run_script(connection: sqlite3.Connection, script: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from bisect import bisect_left
 from typing import TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -84,8 +85,18 @@ def offsets(times: Longs, zone: dt.tzinfo, *, are_local: bool) -> Longs:
     at_start = np.array([_offset(int(day) * _DAY, zone, are_local) for day in starts], np.int64)
     before, after = (at_start[np.searchsorted(starts, d)] for d in (days, days + 1))
     found: Longs = before[place]
-    for index in np.flatnonzero((before != after)[place]):
-        found[index] = _offset(int(times[index]), zone, are_local)
+    for number in np.flatnonzero(before != after):
+        of_day = np.flatnonzero(place == number)
+        found[of_day] = _offsets_of_day(times[of_day], zone, are_local=are_local)
+    return found
+
+
+def _offsets_of_day(times: Longs, zone: dt.tzinfo, *, are_local: bool) -> Longs:
+    """The offsets of times of a day on which the clocks are changed, once."""
+    each, place = np.unique(times, return_inverse=True)
+    first, last = (_offset(int(each[i]), zone, are_local) for i in (0, -1))
+    change = bisect_left(range(len(each)), first != last, key=lambda i: _offset(int(each[i]), zone, are_local) == last)
+    found: Longs = np.where(np.arange(len(each)) < change, first, last)[place]
     return found
 
 

@@ -282,9 +282,10 @@ class Storage:
         with translated(location, "delete"):
             path = local_path(target)
             if path is not None:
-                for each in (path, checksum_path(path)):
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(each)
+                with contextlib.suppress(OSError):
+                    os.unlink(checksum_path(path))
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
                 return
             filesystem, inner = self._remote(target)
             with contextlib.suppress(FileNotFoundError):

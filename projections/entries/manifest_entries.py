@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from icecore.engine.errors import CorruptLogError, MissingFileError
-from icecore.engine.events.event import TABLE_PURGED
+from icecore.engine.events.event import TABLE_PURGED, Event
 from icecore.engine.events.files_of_others import kept_files
 from icecore.engine.events.manifest_changes import ListedManifest, ManifestChanges
 from icecore.engine.log.read_models import ReadModels
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CACHED_BYTES = 64 * 2**20
+_NO_FILES: Mapping[str, tuple[int, str]] = {}
 REQUESTS_AT_ONCE = 8
 """How many manifests are asked of an object store at once, each of which takes long to answer."""
 
@@ -38,7 +39,8 @@ class ManifestEntries:
             CACHED_BYTES, lambda table: 0 if table is None else table.get_total_buffer_size()
         )
         self._merged: ByteCache[str, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.get_total_buffer_size())
-        self._purged: dict[str, Mapping[str, tuple[int, str]]] = {}
+        self._purged: dict[str, tuple[int, Mapping[str, tuple[int, str]]]] = {}
+        """By stream, as of a version of it."""
         self._kept: ByteCache[int, dict[str, bytes | None]] = ByteCache(
             CACHED_BYTES, lambda files: sum(len(data or b"") for data in files.values())
         )
@@ -189,12 +191,17 @@ class ManifestEntries:
 
     def _kept_when_purged(self, stream: str) -> Mapping[str, tuple[int, str]]:
         """The positions and checksums of the files that the log keeps of a purged table: read models have no more."""
-        if stream not in self._purged:
+        version = self._store.last_version(stream)
+        known, found = self._purged.get(stream, (None, _NO_FILES))
+        if known != version:
             events = list(self._store.stream_events(stream))
-            if not any(e.kind == TABLE_PURGED for e in events):
-                return {}
-            self._purged[stream] = {f.location: (e.position, f.sha256) for e in events for f in kept_files(e.payload)}
-        return self._purged[stream]
+            kept = events if any(e.kind == TABLE_PURGED for e in events) else []
+            found = {self._now(e, f.location): (e.position, f.sha256) for e in kept for f in kept_files(e.payload)}
+            self._purged[stream] = version, found
+        return found
+
+    def _now(self, event: Event, location: str) -> str:
+        return self._store.relocations.since(event.position).location(location)
 
     def _load_kept(self, position: int) -> dict[str, bytes | None]:
         from icecore.engine.formats.event_content import files_part

@@ -28,6 +28,7 @@ from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.materialize import Materializer
 from icecore.projections.files.metadata_cleanup import deletes_metadata
 from icecore.projections.files.pointers import take_to_be_there
+from icecore.projections.files.version_hint import drop_lone_hint
 
 
 class MaterializationWarning(UserWarning):
@@ -239,8 +240,13 @@ class FileFollower:
     def hint(self, stream: str, *, durable: bool = False) -> None:
         """Writes the version hint of a table that has a name. Raises StorageError."""
         state = self.states.state(stream)
-        if not state.dropped:
-            self.materializer.follow_with_hint(state, self.storage_of(state), durable=durable)
+        if state.dropped:
+            return
+        self.materializer.follow_with_hint(state, self.storage_of(state), durable=durable)
+        if (now := self.states.state(stream)).purged_at is not None:
+            # Meanwhile, by who found no hint in its folder.
+            drop_lone_hint(now, self.storage_of(now))
+            self.storage_of(now).remove_empty_folders(now.metadata.location)
 
     def heal(self) -> None:
         """Writes files of commits that a crash left unwritten; warns of tables whose files can't be.

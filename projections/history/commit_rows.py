@@ -7,8 +7,8 @@ manifests are still listed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -61,6 +61,8 @@ FILE_HISTORY = pa.schema(
         *(UNIFORM_FILES.field(name) for name in ("file_size_in_bytes", "readable_metrics")),
     ]
 )
+_Of = TypeVar("_Of")
+_What = TypeVar("_What")
 _Files = tuple[pa.Table, Mapping[str, Any]]
 """Entries of one snapshot, and the values of OF_EVENT and of the snapshot."""
 _SUMMARY = {
@@ -179,11 +181,8 @@ class ChangedFiles:
                     outside[each.snapshot.snapshot_id] = each
                 elif each.entries.num_rows:
                     found.append((each.entries, each.values(table)))
-            # Of a purged table that was registered neither files nor log have them.
-            gone = () if loaded.state.purged_at is None else (MissingFileError,)
-            with contextlib.suppress(*gone):
-                for snapshot_id, entries in _from_manifests(loaded, outside):
-                    found.append((entries, outside[snapshot_id].values(table)))
+            for snapshot_id, entries in _from_manifests(loaded, outside):
+                found.append((entries, outside[snapshot_id].values(table)))
         return cls(columns, found)
 
     @property
@@ -226,12 +225,22 @@ def _from_manifests(table: TableEntries, outside: Mapping[int, Brought]) -> Iter
     """The entries that snapshots of other engines added or deleted, in manifests of theirs that are still listed."""
     if not outside:
         return
-    listed = [m for m in table.all_listed() if m.is_foreign and m.manifest.added_snapshot_id in outside]
-    for batch in table.every(listed):
+    is_purged = table.state.purged_at is not None
+    every = table.all_listed() if not is_purged else _there(lambda s: table.listed(s.snapshot_id), table.snapshots)
+    listed = {m.manifest.manifest_path: m for m in every if m.is_foreign}
+    wanted = [m for m in listed.values() if m.manifest.added_snapshot_id in outside]
+    for batch in table.every(wanted) if not is_purged else _there(lambda m: table.every([m]), wanted):
         changed = batch.filter(pc.not_equal(batch["status"], int(ManifestEntryStatus.EXISTING)))
         for snapshot_id in pc.unique(changed["snapshot_id"]).to_pylist():
             if snapshot_id in outside:
                 yield snapshot_id, changed.filter(pc.equal(changed["snapshot_id"], snapshot_id))
+
+
+def _there(read: Callable[[_Of], Iterable[_What]], of: Iterable[_Of]) -> Iterator[_What]:
+    """All that is read of some things whose files are there: of a purged table the log may lack those of others."""
+    for each in of:
+        with contextlib.suppress(MissingFileError):
+            yield from list(read(each))
 
 
 def _of_files(columns: UniformColumns, found: Sequence[_Files], metrics: bool) -> pa.Table:

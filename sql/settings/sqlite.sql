@@ -1,5 +1,5 @@
 -- What SQLite is told of the file of a log, and where its transactions begin and end. Nothing here reads a row, but for
--- what `empty_wal` and `write_back` say.
+-- what `empty_wal`, `write_back` and `user_version` say.
 
 -- name: wal
 PRAGMA journal_mode = WAL;
@@ -15,6 +15,10 @@ PRAGMA foreign_keys = ON;
 
 -- name: cache
 PRAGMA cache_size = -16000;
+
+-- name: user_version
+-- A read of the file that changes nothing and needs no table.
+PRAGMA user_version;
 
 -- name: begin
 BEGIN;

@@ -107,12 +107,6 @@ def was_lost(path: Path) -> bool:
     return _identity(path) in _lost
 
 
-def is_held(path: Path) -> bool:
-    """Whether a connection of this process has locks on a log."""
-    found = _open.get(_identity(path) or UNKNOWN)
-    return found is not None and bool(found.holders)
-
-
 def why_lost(path: Path) -> str:
     """The text of the error for who lost its locks on a log."""
     return (
@@ -129,7 +123,10 @@ def wal_path(path: Path) -> Path:
 
 def has_content(path: Path) -> bool:
     """Whether a file is there and not empty."""
-    return path.exists() and path.stat().st_size > 0
+    try:
+        return path.stat().st_size > 0
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _identity(path: Path) -> FileId | None:

@@ -35,8 +35,6 @@ class LateHints:
     def _write(self, due: list[str]) -> None:
         for stream in dict.fromkeys(due):
             try:
-                # Not while it is purged, which would leave the hint in a folder that is empty else.
-                with self.files.store.write():
-                    self.files.hint(stream)
+                self.files.hint(stream)
             except (IcecoreError, sqlite3.Error) as e:
                 warnings.warn(f"the version hint of {stream} is not written: {e}", stacklevel=1)

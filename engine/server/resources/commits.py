@@ -24,7 +24,9 @@ from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.refusal import Refusal
 from icecore.engine.spec.updates.read_requirements import read_table_requirements
 from icecore.engine.spec.updates.requirement import AssertCreate
-from icecore.engine.spec.updates.table_update import read_table_updates
+from icecore.engine.spec.updates.table_update import AddSnapshot, TableUpdate, read_table_updates
+
+_LONGEST_NAME = 200
 
 
 def update_table(call: Call) -> Answer:
@@ -33,7 +35,8 @@ def update_table(call: Call) -> Answer:
     With the header `X-Icecore-Dry-Run: true` nothing is stored, and the answer says what the commit would be.
     """
     after: list[TableState] = []
-    outcome = _commit(call, [table_part(call, call.table, call.body, after.append)], [call.body])
+    updates = _updates(call.body)
+    outcome = _commit(call, [table_part(call, call.table, call.body, updates, after.append)], updates)
     return outcome or state_committed(call, after[-1] if after else call.catalog.load_table(call.table).state)
 
 
@@ -43,35 +46,45 @@ def commit_transaction(call: Call) -> Answer:
     if not changes:
         raise ValidationError("a transaction changes at least one table")
     parts: dict[Identifier, Part] = {}
+    updates: list[TableUpdate] = []
     for change in changes:
         identifier = get(change, "identifier", dict, "a table change")
         name = (*levels(identifier), get(identifier, "name", str, "identifier"))
         if name in parts:
             raise ValidationError(f"a transaction has one change of each table, found two of {'.'.join(name)!r}")
-        parts[name] = table_part(call, name, change)
-    return _commit(call, list(parts.values()), changes) or NO_CONTENT
+        own = _updates(change)
+        parts[name] = table_part(call, name, change, own)
+        updates += own
+    return _commit(call, list(parts.values()), updates) or NO_CONTENT
 
 
 def table_part(
-    call: Call, name: Identifier, change: Mapping[str, Any], ended: Callable[[TableState], None] = nothing_happens
+    call: Call,
+    name: Identifier,
+    change: Mapping[str, Any],
+    updates: list[TableUpdate],
+    ended: Callable[[TableState], None] = nothing_happens,
 ) -> Part:
     """The part of a commit that a `CommitTableRequest` asks for; `ended` is told the state after it.
 
     Raises ValidationError, NoSuchTableError.
     """
     requirements = tuple(read_table_requirements(get_list(change, "requirements", "the request", [])))
-    updates = list(read_table_updates(get_list(change, "updates", "the request", [])))
     if requirements == (AssertCreate(),):
         call.make_namespace(name[:-1])
     return asked_part(call.catalog, name, requirements, updates, ended)
 
 
-def _commit(call: Call, parts: list[Part], changes: Iterable[Mapping[str, Any]]) -> Answer | None:
+def _updates(change: Mapping[str, Any]) -> list[TableUpdate]:
+    return list(read_table_updates(get_list(change, "updates", "the request", [])))
+
+
+def _commit(call: Call, parts: list[Part], updates: Iterable[TableUpdate]) -> Answer | None:
     """Makes the commit; of a dry run the answer, which says what it would be."""
     warehouse = call.catalog._warehouse
     warehouse.store.check_writable()
     who = provenance(call.catalog.actor)
-    if (engine := _engine(changes)) is not None:
+    if (engine := _engine(updates)) is not None:
         who = evolve(who, engine=f"{engine} ({who.engine})")
     if call.is_dry_run:
         return _told(dry_run_jointly(warehouse.targets, parts, who))
@@ -79,11 +92,11 @@ def _commit(call: Call, parts: list[Part], changes: Iterable[Mapping[str, Any]])
     return None
 
 
-def _engine(changes: Iterable[Mapping[str, Any]]) -> str | None:
+def _engine(updates: Iterable[TableUpdate]) -> str | None:
     """The engine that the new snapshots name: Java's clients all call themselves by the name of their HTTP library."""
-    snapshots = (update.get("snapshot") for change in changes for update in change.get("updates", ()))
-    named = (engine_named(snapshot.get("summary") or {}) for snapshot in snapshots if snapshot)
-    return next(filter(None, named), None)
+    snapshots = (update.snapshot for update in updates if isinstance(update, AddSnapshot))
+    named = (engine_named(snapshot.summary or {}) for snapshot in snapshots)
+    return next((engine[:_LONGEST_NAME] for engine in named if engine), None)
 
 
 def _told(outcome: CatalogDryRun) -> Answer:

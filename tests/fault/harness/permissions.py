@@ -55,7 +55,7 @@ def _set_modes(folder: Path, read_only: list[Path]) -> None:
 
 
 def _try(say: Say, folder: str, operation: Operation) -> None:
-    _give_up_override()
+    give_up_override()
     try:
         with icecore.open(folder, actor="somebody") as catalog:
             operation.run(catalog)
@@ -65,7 +65,7 @@ def _try(say: Say, folder: str, operation: Operation) -> None:
         say("acknowledged", None)
 
 
-def _give_up_override() -> None:
+def give_up_override() -> None:
     """Makes the modes of files hold for this process, also where it is root's. Raises OSError."""
     if os.geteuid() != 0:
         return

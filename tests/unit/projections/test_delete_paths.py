@@ -109,8 +109,10 @@ def test_deletes_that_would_not_hold_are_refused(catalog: icecore.Catalog, tmp_p
     with icecore.open(tmp_path / "ours") as ours:
         ours.create_namespace("ns")
         table = register(ours, theirs, "t")
-        with pytest.raises(ValidationError, match="up to 7, above its last one, 1: delete files would not hold"):
+        with pytest.raises(ValidationError, match=r"up to 7, and its last one is below: .* hold up to 2"):
             table.delete("id = 1")
+        with pytest.raises(ValidationError, match="hold up to 1"):
+            table.delete_keys(pa.table({"id": pa.array([1])}), ["id"])
         table.set_properties({"write.delete.mode": "copy-on-write"})
         table.delete("id = 1")
         assert ids_of(table) == [2]

@@ -112,6 +112,9 @@ def test_the_engine_is_the_one_that_the_snapshot_names(rest: RestClient, catalog
     table.append(rows, snapshot_properties={"engine-name": "trino", "engine-version": "483"})
     first, second = (row["engine"] for row in catalog.log().to_pylist()[-2:])
     assert first.startswith("PyIceberg/") and second == f"trino 483 ({first})"
+    odd = {"action": "set-properties", "updates": {"a": "b"}, "snapshot": [1]}
+    for updates in (None, [odd]):
+        assert rest.post("/v1/namespaces/ns/tables/t", {"requirements": [], "updates": updates}).status == 200
 
 
 def test_several_tables_change_together_or_not_at_all(rest: RestClient, catalog: icecore.Catalog) -> None:
