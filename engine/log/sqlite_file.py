@@ -224,6 +224,8 @@ class SqliteFile:
     ) -> Result:
         """The rows that are fetched of a named query, again where the log was written under a reader without locks."""
         for _ in range(_TIMES_READ):
+            # What can't be opened is no matter of the moment.
+            self.connection()
             try:
                 found = fetch(self.execute(file, query_name, **parameters))
             except (sqlite3.Error, IcecoreError):
