@@ -203,7 +203,8 @@ class _Deciding:
             return
         parent_list = self._list(parent)
         sequence_number = metadata.last_sequence_number + 1 if metadata.format_version > 1 else 0
-        _check_are_older(parent_list, command.newest_deleted(sequence_number))
+        if metadata.format_version > 1:
+            _check_are_older(parent_list, command.newest_deleted(sequence_number))
         changes = self._manifests(command, parent_list, sequence_number)
         first_row_id = added_rows = None
         if metadata.format_version >= 3:

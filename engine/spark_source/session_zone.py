@@ -104,6 +104,6 @@ def _offset(time: int, zone: dt.tzinfo, is_local: bool) -> int:
     """The offset at one time; the calendar, and so the zone's rules, are the same each 400 years."""
     if time > _LAST:
         time -= -((_LAST - time) // _CYCLE) * _CYCLE
-    moment = _EPOCH + dt.timedelta(microseconds=max(time, _FIRST))
-    at = moment.replace(tzinfo=zone) if is_local else moment.replace(tzinfo=dt.UTC).astimezone(zone)
+    at = (_EPOCH + dt.timedelta(microseconds=max(time, _FIRST))).replace(tzinfo=zone)
+    at = at if is_local else zone.fromutc(at)
     return (at.utcoffset() or dt.timedelta()) // dt.timedelta(microseconds=1)
