@@ -74,13 +74,6 @@ class ProduceSnapshot:
             self.removals or self.clusterings or self.summary or (self.added is not None and self.added.num_rows)
         )
 
-    def newest_deleted(self, sequence_number: int) -> int | None:
-        """The sequence number of the newest data that the delete files hold for (M5); None where none is added."""
-        contents = () if self.added is None else pc.unique(self.added["content"]).to_pylist()
-        if DataFileContent.EQUALITY_DELETES in contents:
-            return sequence_number - 1
-        return sequence_number if DataFileContent.POSITION_DELETES in contents else None
-
 
 @frozen
 class ChangeMetadata:
@@ -204,7 +197,7 @@ class _Deciding:
         parent_list = self._list(parent)
         sequence_number = metadata.last_sequence_number + 1 if metadata.format_version > 1 else 0
         if metadata.format_version > 1:
-            _check_are_older(parent_list, command.newest_deleted(sequence_number))
+            _check_deletes_hold(command.added, parent_list, sequence_number)
         changes = self._manifests(command, parent_list, sequence_number)
         first_row_id = added_rows = None
         if metadata.format_version >= 3:
@@ -311,11 +304,15 @@ def leaving_out(snapshot_ids: Collection[int]) -> ChangeMetadata:
     return ChangeMetadata(updates_for)
 
 
-def _check_are_older(listed: Sequence[ListedManifest], newest_deleted: int | None) -> None:
-    """Raises ValidationError where files are newer than the newest that the deletes of a snapshot hold for."""
+def _check_deletes_hold(added: pa.Table | None, listed: Sequence[ListedManifest], sequence_number: int) -> None:
+    """Raises ValidationError where files are too new for delete files that a snapshot adds (SP2, SP3, SP4)."""
+    contents = () if added is None else pc.unique(added["content"]).to_pylist()
+    if not any(contents):
+        return
     newest = max((m.manifest.sequence_number for m in listed), default=0)
-    if newest_deleted is not None and newest > newest_deleted:
+    upto = sequence_number - 1 if DataFileContent.EQUALITY_DELETES in contents else sequence_number
+    if newest > upto:
         raise ValidationError(
             f"the table's files have sequence numbers up to {newest}, and its last one is below: delete files, which "
-            f"hold up to {newest_deleted}, would not delete their rows; copy-on-write would"
+            f"hold up to {upto}, would not delete their rows; copy-on-write would"
         )
