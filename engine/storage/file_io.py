@@ -29,12 +29,6 @@ if TYPE_CHECKING:
     import pyarrow.fs
 
 
-def checksum_path(path: str) -> str:
-    """The path of the checksum that Hadoop writes beside a local file, and reads it by."""
-    folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}.crc")
-
-
 @contextlib.contextmanager
 def translated(location: str, doing: str, target: str | None = None) -> Iterator[None]:
     """A context in which errors of the operating system and of file systems become an IcecoreError naming the location.
@@ -282,14 +276,21 @@ class Storage:
         with translated(location, "delete"):
             path = local_path(target)
             if path is not None:
-                with contextlib.suppress(OSError):
-                    os.unlink(checksum_path(path))
+                self.drop_checksum(location)
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
                 return
             filesystem, inner = self._remote(target)
             with contextlib.suppress(FileNotFoundError):
                 filesystem.delete_file(inner)
+
+    def drop_checksum(self, location: str) -> None:
+        """Deletes the checksum that Hadoop keeps beside a local file, and would find another one damaged by."""
+        path = self.local_path(location)
+        if path is not None:
+            folder, name = os.path.split(path)
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(folder, f".{name}.crc"))
 
     def remove_empty_folders(self, folder: str) -> None:
         """Removes a local folder and those in it as far as they are empty; a store of objects has no folders."""

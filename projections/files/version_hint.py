@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 
 from icecore.engine.errors import MissingFileError
 from icecore.engine.metadata.fold import TableState, is_file_system, metadata_folder, version_names
-from icecore.engine.storage.file_io import Storage, checksum_path
+from icecore.engine.storage.file_io import Storage
 
 VERSION_HINT = "version-hint.text"
 _VERSIONED = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
@@ -28,10 +26,8 @@ def write_hint(state: TableState, location: str, storage: Storage, *, durable: b
     if numbered and _is_hinted_above(folder, int(numbered[1]), storage):
         return
     hint = numbered[1] if numbered else name.removesuffix(".metadata.json")
-    if numbered and (path := storage.local_path(f"{folder}/{VERSION_HINT}")) is not None:
-        # That of the hint before, by which Hadoop would find this one damaged.
-        with contextlib.suppress(OSError):
-            os.unlink(checksum_path(path))
+    if numbered:
+        storage.drop_checksum(f"{folder}/{VERSION_HINT}")
     storage.write_atomic(f"{folder}/{VERSION_HINT}", hint.encode(), durable=durable)
 
 
