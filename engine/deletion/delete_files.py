@@ -195,7 +195,7 @@ class _Turns:
     def _remove_folders(self, state: TableState) -> None:
         """Removes empty folders: the names of partitions tell of a table's rows.
 
-        A version hint that came after the files were found is none, where no metadata file is left beside it.
+        So is a version hint that came after the files were found, and is alone in its folder.
         """
         storage = self.repository.storage_of(state)
         if self._is_ours is not None and self._is_ours(f"{state.metadata.location}/{VERSION_HINT}"):

@@ -74,7 +74,7 @@ class SqliteFile:
         with contextlib.suppress(OSError):
             os.mknod(self.path, 0o666)
         if self.path.exists() and not os.access(self.path, os.W_OK):
-            raise ReadOnlyError(f"the warehouse log {self.path} may not be written, only read, by this user or here")
+            raise ReadOnlyError(f"the warehouse log {self.path} may not be written, only read")
 
     def connection(self) -> sqlite3.Connection:
         """This thread's connection; a forked child gets its own. Raises MovedWarehouseError where locks were lost."""
@@ -156,7 +156,7 @@ class SqliteFile:
             cached_statements=KEPT_STATEMENTS,
         )
         connection.row_factory = sqlite3.Row
-        # What is read of the schema has a read-only connection find out whether it has the files that it needs.
+        # The first read tells whether a read-only connection gets the files that it needs, and opening is tried again.
         settings = ["foreign_keys", "cache", *(["user_version"] if self.read_only else [])]
         if not self.read_only:
             settings = ["wal", "durable" if self._durable else "not_durable", *settings]

@@ -113,8 +113,8 @@ class Relocating:
         Raises CommitConflictError where another process relocated it meanwhile, ForeignCommitError where another
         engine's commit can't be adopted, StorageError; the warehouse is as it was then.
         """
-        # Before a look at them: a claim of a version that was left behind must not lead to the former folder.
-        # A clone, which has none on the original's files.
+        # Before a look at them: a claim of a version that was left behind must not lead to the former folder, nor one
+        # of a clone to files of its original.
         own = self.folder.opened if self.kind == ev.WAREHOUSE_CLONED else None
         relocate_claims(self.store.path.absolute().parent / CLAIMS_FOLDER, self.step.mapping(), own)
         if problems := [p for p in self._repository.foreign.adopt_all() if not p.is_damage]:

@@ -22,7 +22,7 @@ from icecore.engine.events.event import Event
 from icecore.engine.log.lock.standing import Standing
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
-from icecore.engine.metadata.fold import TableState, is_file_system
+from icecore.engine.metadata.fold import TableState, folders_of, is_file_system
 from icecore.engine.replay.table_states import TableStates
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.materialize import Materializer
@@ -245,8 +245,10 @@ class FileFollower:
         self.materializer.follow_with_hint(state, self.storage_of(state), durable=durable)
         if (now := self.states.state(stream)).purged_at is not None:
             # Meanwhile, by who found no hint in its folder.
-            drop_lone_hint(now, self.storage_of(now))
-            self.storage_of(now).remove_empty_folders(now.metadata.location)
+            storage = self.storage_of(now)
+            drop_lone_hint(now, storage)
+            for folder in folders_of(now):
+                storage.remove_empty_folders(folder)
 
     def heal(self) -> None:
         """Writes files of commits that a crash left unwritten; warns of tables whose files can't be.

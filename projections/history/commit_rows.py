@@ -225,11 +225,11 @@ def _from_manifests(table: TableEntries, outside: Mapping[int, Brought]) -> Iter
     """The entries that snapshots of other engines added or deleted, in manifests of theirs that are still listed."""
     if not outside:
         return
-    is_purged = table.state.purged_at is not None
-    every = table.all_listed() if not is_purged else _there(lambda s: table.listed(s.snapshot_id), table.snapshots)
+    is_purged, snapshots = table.state.purged_at is not None, table.state.metadata.snapshots
+    every = _there(lambda s: table.listed(s.snapshot_id), snapshots) if is_purged else table.all_listed()
     listed = {m.manifest.manifest_path: m for m in every if m.is_foreign}
     wanted = [m for m in listed.values() if m.manifest.added_snapshot_id in outside]
-    for batch in table.every(wanted) if not is_purged else _there(lambda m: table.every([m]), wanted):
+    for batch in _there(lambda m: table.every([m]), wanted) if is_purged else table.every(wanted):
         changed = batch.filter(pc.not_equal(batch["status"], int(ManifestEntryStatus.EXISTING)))
         for snapshot_id in pc.unique(changed["snapshot_id"]).to_pylist():
             if snapshot_id in outside:

@@ -55,11 +55,6 @@ class TableEntries:
         metadata = self.state.metadata
         return metadata.current_snapshot() if snapshot_id is None else metadata.find_snapshot(snapshot_id)
 
-    @property
-    def snapshots(self) -> Sequence[Snapshot]:
-        """The snapshots that the table has."""
-        return self.state.metadata.snapshots
-
     def listed(self, snapshot_id: int | None) -> Sequence[ListedManifest]:
         """The manifests of a snapshot, none where there is no snapshot. Raises NoSuchSnapshotError."""
         snapshot = self.snapshot(snapshot_id)

@@ -166,6 +166,18 @@ def killed_before_commit(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPat
         call(catalog)
 
 
+def append_by_key(lake: icecore.Catalog) -> None:
+    lake.load_table("ns.t").append(rows(2), idempotency_key="k")
+
+
+def cut_off_append(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, **properties: str) -> icecore.Table:
+    """A table with one row, to which a second one was about to be appended."""
+    table = make_table(catalog, properties={**FILE_SYSTEM, **properties})
+    table.append(rows(1))
+    killed_before_commit(catalog, monkeypatch, 1, append_by_key)
+    return table
+
+
 def test_a_cut_off_commit_that_others_built_on_is_made_once(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,13 +235,7 @@ def test_a_cut_off_commit_is_known_when_its_version_is_deleted(
 ) -> None:
     """By a writer that built on it and keeps few versions: a later one has its snapshot."""
     kept = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
-    table = make_table(catalog, properties={**FILE_SYSTEM, **kept})
-    table.append(rows(1))
-
-    def call(lake: icecore.Catalog) -> None:
-        lake.load_table("ns.t").append(rows(2), idempotency_key="k")
-
-    killed_before_commit(catalog, monkeypatch, 1, call)
+    table = cut_off_append(catalog, monkeypatch, **kept)
     own = local(table.metadata_location)
     for version in (4, 5):
         make_version(of_file(table, own.with_name(f"v{version - 1}.metadata.json")), f"v{version}.metadata.json", 1)
@@ -237,7 +243,7 @@ def test_a_cut_off_commit_is_known_when_its_version_is_deleted(
         own.with_name(f"v{version - 2}.metadata.json").unlink(missing_ok=True)
     for _ in range(2):
         with icecore.open(catalog.path) as again:
-            call(again)
+            append_by_key(again)
             assert ids_of(again.load_table("ns.t")) == [1, 2]
     assert [e.provenance.idempotency_key for e in adoptions(catalog)] == ["k", None]
 
@@ -247,13 +253,7 @@ def test_a_cut_off_commit_that_a_conflict_has_is_made_once(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, keep: str
 ) -> None:
     """Where what was built on it is kept, it is known by its key; where the log is, it can be made again."""
-    table = make_table(catalog, properties=FILE_SYSTEM)
-    table.append(rows(1))
-
-    def call(lake: icecore.Catalog) -> None:
-        lake.load_table("ns.t").append(rows(2), idempotency_key="k")
-
-    killed_before_commit(catalog, monkeypatch, 1, call)
+    table = cut_off_append(catalog, monkeypatch)
     own = local(table.metadata_location)
     cut_off = of_file(table, own.with_name("v3.metadata.json"))
     expired = [s for s in cut_off.metadata.snapshots if s.snapshot_id == cut_off.metadata.current_snapshot_id]
@@ -265,7 +265,7 @@ def test_a_cut_off_commit_that_a_conflict_has_is_made_once(
     with pytest.warns(ForeignCommitWarning, match="does not follow"), icecore.open(catalog.path) as again:
         assert ids_of(again.resolve("ns.t", keep)) == ([1] if keep == "log" else [1, 2])
         for _ in range(2):
-            call(again)
+            append_by_key(again)
             assert ids_of(again.load_table("ns.t")) == peer_ids(catalog.path) == [1, 2]
 
 
@@ -273,18 +273,12 @@ def test_a_cut_off_commit_is_taken_back_in_a_clone(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It is there once when it is made again, in the clone as in the original."""
-    table = make_table(catalog, properties=FILE_SYSTEM)
-    table.append(rows(1))
-
-    def call(lake: icecore.Catalog) -> None:
-        lake.load_table("ns.t").append(rows(2), idempotency_key="k")
-
-    killed_before_commit(catalog, monkeypatch, 1, call)
+    cut_off_append(catalog, monkeypatch)
     icecore.clone_warehouse(catalog.path, tmp_path / "clone")
     for folder in (tmp_path / "clone", catalog.path):
         with icecore.open(folder) as lake:
             assert ids_of(lake.load_table("ns.t")) == [1]
-            call(lake)
+            append_by_key(lake)
             assert ids_of(lake.load_table("ns.t")) == peer_ids(folder) == [1, 2]
             assert lake.verify(deep=True).problems == ()
 

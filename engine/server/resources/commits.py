@@ -27,6 +27,7 @@ from icecore.engine.spec.updates.requirement import AssertCreate
 from icecore.engine.spec.updates.table_update import AddSnapshot, TableUpdate, read_table_updates
 
 _LONGEST_NAME = 200
+"""As a `User-Agent` may be in the log."""
 
 
 def update_table(call: Call) -> Answer:

@@ -61,6 +61,10 @@ public class LakeAssignments {
       Assignment a = (Assignment) assignments.apply(i);
       // Casts that the statement itself has are no matter of assignment.
       if (!(a.value() instanceof Cast) || a.value().getTagValue(Cast.BY_TABLE_INSERTION()).isEmpty()) continue;
+      if (policy.equalsIgnoreCase("LEGACY")) {
+        throw new IllegalArgumentException(
+            "ValidationError: LEGACY store assignment policy is disallowed in Spark data source V2, as for an INSERT");
+      }
       DataType given = ((Cast) a.value()).child().dataType();
       DataType wanted = ((Expression) a.key()).dataType();
       String column = a.key().sql();
@@ -78,10 +82,6 @@ public class LakeAssignments {
   }
 
   private boolean fits(DataType given, DataType wanted) {
-    if (policy.equalsIgnoreCase("LEGACY")) {
-      throw new IllegalArgumentException(
-          "ValidationError: LEGACY store assignment policy is disallowed in Spark data source V2, as for an INSERT");
-    }
     if (policy.equalsIgnoreCase("STRICT")) return Cast.canUpCast(given, wanted);
     return Cast.canANSIStoreAssign(given, wanted);
   }
