@@ -1,4 +1,4 @@
-"""Execution of statements in DuckDB to their end: a result that is left half-read blocks its connection."""
+"""Execution of statements in DuckDB, to their end: a result that is left half-read blocks its connection."""
 
 from __future__ import annotations
 
@@ -75,6 +75,11 @@ def arrow(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[s
         relation = connection.sql(sql, params=dict(parameters)) if parameters else connection.sql(sql)
         table: pa.Table = pa.table({}) if relation is None else relation.to_arrow_table()
     return table
+
+
+def batches(connection: duckdb.DuckDBPyConnection, sql: str, most_rows: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a query while it runs, at most so many at once; the connection has to be for this alone."""
+    yield from connection.sql(sql).to_arrow_reader(most_rows)
 
 
 def union_all(queries: Iterable[str]) -> str:

@@ -28,7 +28,7 @@ from icecore.projections.plan.planned_files import PlannedFiles
 from icecore.projections.stored_plans.scan_task_json import partition_to_json
 
 TASKS = "plan/scan_tasks.sql"
-CHUNK = 8_192
+CHUNK = 2_048
 DELETES = "deletes_of_scan"
 COUNTS = {"values": "value-counts", "nulls": "null-value-counts", "nans": "nan-value-counts"}
 BOUNDS = {"lower": "lower-bounds", "upper": "upper-bounds"}
@@ -94,10 +94,9 @@ class TaskWriter:
     def _texts(self, name: str, rows: pa.Table, statement: str) -> Iterator[bytes]:
         with self._lock:
             cursor = self._connection.cursor()
-        with cursor:
-            for start in range(0, rows.num_rows, CHUNK):
-                with duck.registered(cursor, name, rows.slice(start, CHUNK)):
-                    yield _joined(duck.arrow(cursor, statement).column(0))
+        with cursor, duck.registered(cursor, name, rows):
+            for batch in duck.batches(cursor, statement, CHUNK):
+                yield _bytes_of(batch.column(0))
 
 
 def metric_columns(columns: pa.Table) -> dict[str, pa.Array]:
@@ -111,12 +110,8 @@ def _without_first_comma(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield from pieces
 
 
-def _joined(column: pa.ChunkedArray) -> bytes:
-    """The texts of a column one after another: the bytes that Arrow has them in."""
-    return b"".join(_bytes_of(chunk) for chunk in column.chunks)
-
-
 def _bytes_of(texts: pa.Array) -> bytes:
+    """Texts one after another: the bytes that Arrow has them in."""
     texts = texts.cast(pa.large_binary())
     offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
     return bytes(memoryview(texts.buffers()[2])[offsets[0] : offsets[-1]])
