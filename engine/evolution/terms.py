@@ -1,18 +1,14 @@
 """Partition and sort terms as people write them: `month(ts)`, `bucket(8, id) AS shard`, `ts DESC NULLS LAST`.
 
-Spec: Partition Transforms, Sorting (PT1, PT3, SO1). The text is parsed by sqlglot in a dialect that knows no function
-by name and takes both double quotes and backticks around names.
+Spec: Partition Transforms, Sorting (PT1, PT3, SO1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from sqlglot import exp, parser, tokens
-from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import SqlglotError
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.partition import PARTITION_FIELD_ID_START, UNPARTITIONED, PartitionField, PartitionSpec
@@ -30,6 +26,9 @@ from icecore.engine.spec.transform import (
     YearTransform,
 )
 from icecore.engine.spec.types import NestedField
+
+if TYPE_CHECKING:
+    from icecore.engine.expression.sql.term_reader import ParsedTerm
 
 TIME_TRANSFORMS = (YearTransform, MonthTransform, DayTransform, HourTransform)
 
@@ -62,14 +61,9 @@ def parse_term(text: str, schema: Schema, *, case_sensitive: bool = True) -> Ter
     """
     if schema.has_name(text, case_sensitive):
         return _term(text, schema.find_field(text, case_sensitive), IdentityTransform(), None, schema)
-    node = _parse(text, _EXPRESSION)
-    name = None
-    has_as = any(t.token_type == tokens.TokenType.ALIAS for t in _DIALECT.tokenize(text))
-    if has_as != isinstance(node, exp.Alias):
-        raise ValidationError(f"term {text!r}: a name needs the word AS before it, and AS a name after it")
-    if has_as:
-        name, node = node.alias, node.this
-    return _to_term(text, node, name, schema, case_sensitive)
+    from icecore.engine.expression.sql.term_reader import read_term
+
+    return _to_term(text, read_term(text), schema, case_sensitive)
 
 
 def parse_partition_term(text: str, schema: Schema, *, case_sensitive: bool = True) -> tuple[int, Transform, str]:
@@ -190,30 +184,13 @@ def _sort_field(term: str | SortTerm, schema: Schema, case_sensitive: bool) -> S
 def _parse_sort(text: str, schema: Schema, case_sensitive: bool) -> tuple[SortTerm, Term]:
     if schema.has_name(text, case_sensitive):
         return SortTerm(text), parse_term(text, schema, case_sensitive=case_sensitive)
-    node = _parse(text, exp.Ordered)
-    direction = SortDirection.DESC if node.args.get("desc") else SortDirection.ASC
-    nulls = NullOrder.NULLS_FIRST if node.args.get("nulls_first") else NullOrder.NULLS_LAST
-    return SortTerm(text, direction, nulls), _to_term(text, node.this, None, schema, case_sensitive)
+    from icecore.engine.expression.sql.term_reader import read_sort_term
 
+    parsed = read_sort_term(text)
+    direction = SortDirection.DESC if parsed.descending else SortDirection.ASC
+    nulls = NullOrder.NULLS_FIRST if parsed.nulls_first else NullOrder.NULLS_LAST
+    return SortTerm(text, direction, nulls), _to_term(text, parsed, schema, case_sensitive)
 
-class _TermDialect(Dialect):  # type: ignore[misc]  # sqlglot is untyped here
-    """Columns and calls, nothing else: with no function known by name, every call comes out as it was written."""
-
-    NULL_ORDERING = "nulls_are_small"
-
-    class Tokenizer(tokens.Tokenizer):  # type: ignore[misc]  # as above
-        IDENTIFIERS = ['"', "`"]  # noqa: RUF012  # sqlglot's own form
-
-    class Parser(parser.Parser):  # type: ignore[misc]  # as above
-        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012  # sqlglot's own form
-        FUNCTION_PARSERS: dict[str, Any] = {}  # noqa: RUF012  # sqlglot's own form
-        NO_PAREN_FUNCTIONS: dict[Any, Any] = {}  # noqa: RUF012  # sqlglot's own form
-        NO_PAREN_FUNCTION_PARSERS: dict[str, Any] = {}  # noqa: RUF012  # sqlglot's own form
-
-
-_DIALECT = _TermDialect()
-# The base of all nodes has had two names in sqlglot; it stands for "any expression, with or without a name".
-_EXPRESSION: Any = getattr(exp, "Expr", exp.Expression)
 
 _PLAIN: dict[str, Transform] = {
     "identity": IdentityTransform(),
@@ -235,49 +212,28 @@ _WITH_NUMBER: dict[str, type[BucketTransform] | type[TruncateTransform]] = {
 }
 
 
-def _parse(text: str, into: Any) -> Any:
-    try:
-        found = _DIALECT.parse_into(into, text)
-    except (SqlglotError, RecursionError) as e:
-        raise ValidationError(f"term {text!r} can't be parsed; write it like 'x', 'day(ts)' or 'bucket(8, id)'") from e
-    if len(found) != 1 or found[0] is None:
-        raise ValidationError(f"a term must be one column or transform, found {text!r}")
-    return found[0]
-
-
-def _to_term(text: str, node: Any, name: str | None, schema: Schema, case_sensitive: bool) -> Term:
-    transform: Transform = IdentityTransform()
-    if isinstance(node, exp.Anonymous):
-        transform, node = _call(text, node)
-    column = _find(text, _column_name(text, node), schema, case_sensitive)
-    return _term(text, column, transform, name, schema)
-
-
-def _call(text: str, node: Any) -> tuple[Transform, Any]:
-    """The transform of a call and the node of its column."""
-    function = node.name.lower()
-    arguments = node.expressions
-    if function in _PLAIN and len(arguments) == 1:
-        return _PLAIN[function], arguments[0]
-    if function in _WITH_NUMBER and len(arguments) == 2:
-        numbers = [a for a in arguments if isinstance(a, exp.Literal)]
-        columns = [a for a in arguments if not isinstance(a, exp.Literal)]
-        if len(numbers) == 1 and not numbers[0].is_string and numbers[0].name.isdecimal():
-            try:
-                return _WITH_NUMBER[function](int(numbers[0].name)), columns[0]
-            except ValidationError as e:
-                raise ValidationError(f"term {text!r}: {e}") from e
-    transforms = ", ".join([*(f"{n}(x)" for n in _PLAIN), *(f"{n}(n, x)" for n in _WITH_NUMBER)])
-    raise ValidationError(f"term {text!r}: expected one of {transforms}")
-
-
-def _column_name(text: str, node: Any) -> str:
-    parts = node.parts if isinstance(node, (exp.Column, exp.Dot)) else ()
-    if not parts or not all(isinstance(p, exp.Identifier) for p in parts):
+def _to_term(text: str, parsed: ParsedTerm, schema: Schema, case_sensitive: bool) -> Term:
+    transform = IdentityTransform() if parsed.function is None else _transform(text, parsed)
+    name = next((a for a in parsed.arguments if not isinstance(a, int)), None)
+    if name is None:
         raise ValidationError(
             f"term {text!r} must be a column or a transform of one; names that are words of SQL need quotes"
         )
-    return ".".join(p.name for p in parts)
+    return _term(text, _find(text, name, schema, case_sensitive), transform, parsed.name, schema)
+
+
+def _transform(text: str, parsed: ParsedTerm) -> Transform:
+    function, count = parsed.function, len(parsed.arguments)
+    if function in _PLAIN and count == 1:
+        return _PLAIN[function]
+    numbers = [a for a in parsed.arguments if isinstance(a, int)]
+    if function in _WITH_NUMBER and count == 2 and len(numbers) == 1:
+        try:
+            return _WITH_NUMBER[function](numbers[0])
+        except ValidationError as e:
+            raise ValidationError(f"term {text!r}: {e}") from e
+    transforms = ", ".join([*(f"{n}(x)" for n in _PLAIN), *(f"{n}(n, x)" for n in _WITH_NUMBER)])
+    raise ValidationError(f"term {text!r}: expected one of {transforms}")
 
 
 def _find(text: str, name: str, schema: Schema, case_sensitive: bool) -> NestedField:
