@@ -41,6 +41,10 @@ class LocationMapping:
         return self._resolve_other_spelling(location) if self.prefixes else location
 
     def _resolve_other_spelling(self, location: str) -> str:
+        path = local_path(location)
+        if path is not None and not path.startswith("/"):
+            # Whatever is no location looks like a relative path, and would be one of the folder that the process is in.
+            return location
         scheme, key = _path_key(location)
         for schemes, old, new in _prefix_keys(self):
             if scheme in schemes and (key == old or key.startswith(old + "/")):

@@ -129,6 +129,28 @@ def test_every_table_is_read_in_its_new_folder_by_us_and_by_pyiceberg(lake: Path
         assert f"{lake}/" not in Path(local_path(location) or "").read_text() or way is metadata_only
 
 
+@pytest.mark.parametrize("way", [mv, cp])
+def test_a_process_in_the_former_folder_reads_what_one_elsewhere_does(
+    lake: Path, way: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No text of an event, as a column's name, is taken for a path relative to that folder."""
+    elsewhere = lake.parent
+    new = way(lake)
+
+    def told() -> object:
+        with icecore.open(new) as catalog:
+            assert str(catalog.verify()).startswith("ok: ")
+            return catalog.sql("SELECT * FROM events ORDER BY position").to_pylist(), [
+                t.metadata.to_dict() for t in catalog.tables()
+            ]
+
+    monkeypatch.chdir(elsewhere)
+    before = told()
+    lake.mkdir(exist_ok=True)
+    monkeypatch.chdir(lake)
+    assert told() == before
+
+
 @pytest.mark.parametrize("way", [mv, clone, metadata_only])
 def test_work_goes_on_in_the_new_folder(lake: Path, way: Callable[[Path], Path]) -> None:
     """Commits of all kinds, also of PyIceberg, compaction, expiry, a revert of what came before, and a rebuild."""
