@@ -20,8 +20,10 @@ from icecore.engine.errors import CorruptLogError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Keys of JSON that name files which follow from no event, and stay where data is shared.
-_STATISTICS = frozenset({"statistics-path"})
+# Keys of JSON whose values are of rows, and stay as they are though they be paths.
+_OF_ROWS = frozenset({"initial-default", "write-default"})
+# Those and the keys that name files which follow from no event, and stay where data is shared.
+_SHARED = _OF_ROWS | {"statistics-path"}
 
 
 @frozen
@@ -89,7 +91,7 @@ class Relocations:
     def value(self, value: Any) -> Any:
         """A JSON value in which each string that is a location of an old folder is one of the new folder."""
         for step in self.steps:
-            value = mapped_value(value, step.mapping(), _STATISTICS if step.shares_data else frozenset())
+            value = mapped_value(value, step.mapping(), _SHARED if step.shares_data else _OF_ROWS)
         return value
 
     def entries(self, entries: pa.Table) -> pa.Table:
@@ -117,7 +119,7 @@ def moved_prefixes(old: str, new: str) -> dict[str, str]:
     return {f"{scheme}{was}": f"{scheme}{now}" for scheme in ("file://", "file:", "")}
 
 
-def mapped_value(value: Any, mapping: LocationMapping, left_out: frozenset[str] = frozenset()) -> Any:
+def mapped_value(value: Any, mapping: LocationMapping, left_out: frozenset[str] = _OF_ROWS) -> Any:
     """A JSON value in which each string that is a location is mapped, but for those at the keys that are left out."""
     if isinstance(value, str):
         return mapping.resolve(value)

@@ -16,6 +16,7 @@ import icecore
 from icecore.engine.common.location import local_path
 from icecore.engine.errors import IcecoreError, MovedWarehouseError, StorageError, ValidationError
 from icecore.engine.relocate.relocate_warehouse import Relocating
+from icecore.engine.spec.types import StringType
 from icecore.projections.files.event_files import EventFiles
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
@@ -149,6 +150,16 @@ def test_a_process_in_the_former_folder_reads_what_one_elsewhere_does(
     lake.mkdir(exist_ok=True)
     monkeypatch.chdir(lake)
     assert told() == before
+
+
+@pytest.mark.parametrize("way", [mv, metadata_only])
+def test_a_default_that_is_a_path_of_the_former_folder_stays(lake: Path, way: Callable[[Path], Path]) -> None:
+    with icecore.open(lake) as catalog:
+        table = catalog.load_table("s.v3")
+        table.update_schema().add_column("place", StringType(), default_value=f"{lake}/x").commit()
+    with icecore.open(way(lake)) as catalog:
+        assert set(catalog.load_table("s.v3").scan().to_arrow()["place"].to_pylist()) == {f"{lake}/x"}
+        assert str(catalog.verify()).startswith("ok: ")
 
 
 @pytest.mark.parametrize("way", [mv, clone, metadata_only])
