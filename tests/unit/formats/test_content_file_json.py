@@ -189,7 +189,7 @@ longs = st.none() | st.integers(0, 2**63 - 1)
 files = st.builds(
     ContentFile,
     content=st.sampled_from(DataFileContent),
-    file_path=st.text(st.characters(exclude_categories=("Cs",)), min_size=1),
+    file_path=st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
     file_format=st.sampled_from(FileFormat),
     spec_id=st.just(0),
     partition=st.tuples(st.none() | st.integers(0, 15)),
@@ -206,7 +206,7 @@ files = st.builds(
     equality_ids=st.none() | st.lists(st.integers(1, 100), max_size=3).map(tuple),
     sort_order_id=st.none() | st.integers(0, 9),
     first_row_id=longs,
-    referenced_data_file=st.none() | st.text(st.characters(exclude_categories=("Cs",))),
+    referenced_data_file=st.none() | st.text(st.characters(exclude_categories=["Cs"])),
     content_offset=longs,
     content_size_in_bytes=longs,
 )

@@ -27,7 +27,7 @@ BLOBS = (
     Blob("something-else", (9,), 2**63 - 1, 0, bytes(range(256)) * 3, "lz4"),
 )
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 blobs = st.builds(
     Blob,
     type=texts,
