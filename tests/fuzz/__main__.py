@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from .jvm import JavaUnavailable, Jvm, running_jvm
 from .shrink import shrunk
@@ -24,29 +29,52 @@ def main() -> int:
     parser.add_argument("--findings", type=int, default=1, help="how many findings end the run (default: 1)")
     parser.add_argument("--no-shrink", action="store_true", help="findings are told with all of their steps")
     parser.add_argument("--known", default="^$", help="findings that match this regular expression are only counted")
+    parser.add_argument("--spark", action="store_true", help="a session of Spark's reads and writes the table, too")
     arguments = parser.parse_args()
     try:
-        with running_jvm() as jvm:
-            return _run(jvm, arguments)
+        with running_jvm() as jvm, _session(arguments.spark) as spark:
+            return _run(jvm, spark, arguments)
     except JavaUnavailable as e:
         print(e)
         return 2
 
 
-def _run(jvm: Jvm, a: argparse.Namespace) -> int:
+@contextmanager
+def _session(is_wanted: bool) -> Iterator[Any]:
+    """A local session; None where none is wanted."""
+    if not is_wanted:
+        yield None
+        return
+    import spark_jvm
+
+    from icecore.spark import session
+
+    spark_jvm.set_options()
+    # Spark's workers are forks of a process that has loaded what they need.
+    os.environ["PYTHONPATH"] = f"{Path(spark_jvm.__file__).with_name('spark_workers')}:{os.environ['PYTHONPATH']}"
+    spark_jvm.remember_classes()
+    found = session("icecore-fuzz", spark__sql__shuffle__partitions=2)
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def _run(jvm: Jvm, spark: Any, a: argparse.Namespace) -> int:
     print(f"seed {a.seed}", flush=True)
     began, done, refused, verbs, findings = time.monotonic(), 0, Counter[str](), Counter[str](), 0
     number, known, said = 0, list[str](), began
     while time.monotonic() - began < a.seconds and findings < a.findings:
         seed = a.walk or f"{a.seed}/{number}"
-        out = walk(jvm, seed, steps_of(seed, a.steps, a.only), print if a.walk else None)
+        steps = steps_of(seed, a.steps, a.only, by_spark=a.spark)
+        out = walk(jvm, seed, steps, print if a.walk else None, spark)
         number, done = number + 1, done + out.done
         refused, verbs = refused + out.refused, verbs + out.verbs
         if out.finding is not None and re.search(a.known, out.finding):
             known.append(out.seed)
         elif out.finding is not None:
             findings += 1
-            _tell(jvm, out, a)
+            _tell(jvm, spark, out, a)
         if a.walk:
             break
         if time.monotonic() - said > 60:
@@ -60,9 +88,10 @@ def _run(jvm: Jvm, a: argparse.Namespace) -> int:
     return 1 if findings else 0
 
 
-def _tell(jvm: Jvm, out: Outcome, a: argparse.Namespace) -> None:
-    print(f"\nfinding, --walk {out.seed} --steps {a.steps}{f' --only {a.only!r}' if a.only else ''}", flush=True)
-    least = out if a.no_shrink else shrunk(jvm, out)
+def _tell(jvm: Jvm, spark: Any, out: Outcome, a: argparse.Namespace) -> None:
+    options = f"{f' --only {a.only!r}' if a.only else ''}{' --spark' if a.spark else ''}"
+    print(f"\nfinding, --walk {out.seed} --steps {a.steps}{options}", flush=True)
+    least = out if a.no_shrink else shrunk(jvm, out, spark)
     print("\n".join(least.said))
     print(least.finding, flush=True)
 

@@ -76,6 +76,19 @@ class Compared:
                 return f"{name} IN ({', '.join(literals)})"
         return f"{name} {self.op} {literals[0]}"
 
+    def spark(self, prefix: str = "") -> str:
+        """In words of Spark's SQL, with the columns of what is called `prefix`."""
+        name = f"{prefix}`{self.column.name}`"
+        literals = [spark_literal(self.column.type, v) for v in self.values]
+        match self.op:
+            case "null":
+                return f"{name} IS NULL"
+            case "not null":
+                return f"{name} IS NOT NULL"
+            case "in":
+                return f"{name} IN ({', '.join(literals)})"
+        return f"{name} {self.op} {literals[0]}"
+
     def pyice(self) -> pyice.BooleanExpression:
         literals = [_pyice_literal(self.column.type, v) for v in self.values]
         match self.op:
@@ -117,6 +130,9 @@ class Joined:
     def sql(self) -> str:
         return f"({self.left.sql()} {self.op.upper()} {self.right.sql()})"
 
+    def spark(self, prefix: str = "") -> str:
+        return f"({self.left.spark(prefix)} {self.op.upper()} {self.right.spark(prefix)})"
+
     def pyice(self) -> pyice.BooleanExpression:
         made = pyice.And if self.op == "and" else pyice.Or
         return made(self.left.pyice(), self.right.pyice())
@@ -146,6 +162,15 @@ def random_filter(dice: random.Random, columns: Sequence[Column], rows: Sequence
         return Compared(column, "in", tuple(sorted(others, key=str)))
     ops = ("=", "<", "<=") if column.is_float else ("=", "<", "<=", ">", ">=")
     return Compared(column, dice.choice(ops), (value,))
+
+
+def spark_literal(type_name: str, value: Any) -> str:
+    """A value of a type in Spark's SQL."""
+    kind = {"timestamp": "TIMESTAMP_NTZ", "long": "BIGINT"}.get(type_name, type_name.upper())
+    if value is None:
+        return f"CAST(NULL AS {kind})"
+    text = str(value).replace("'", "\\'")
+    return f"'{text}'" if type_name == "string" else f"CAST('{text}' AS {kind})"
 
 
 def _sql_literal(type_name: str, value: Any) -> str:

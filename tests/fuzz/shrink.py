@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from .jvm import Jvm
 from .walk import Outcome, walk
 
 
-def shrunk(jvm: Jvm, found: Outcome, tries: int = 60) -> Outcome:
+def shrunk(jvm: Jvm, found: Outcome, spark: Any = None, tries: int = 60) -> Outcome:
     """The walk with steps left out, many at first and single ones at last, as long as it ends alike."""
     last = max(1, len(found.said) - 1)
     best, width = found, max(1, len(found.steps) // 2)
@@ -18,7 +19,7 @@ def shrunk(jvm: Jvm, found: Outcome, tries: int = 60) -> Outcome:
         while at < len(best.steps) and tries:
             fewer = best.steps[:at] + best.steps[at + width :]
             tries -= 1
-            out = walk(jvm, found.seed, fewer)
+            out = walk(jvm, found.seed, fewer, spark=spark)
             if out.finding is not None and _kind(out.finding) == _kind(found.finding or ""):
                 best = out
             else:

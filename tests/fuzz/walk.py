@@ -11,22 +11,24 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from attrs import define, field, frozen
 
 import icecore
 
-from . import java_verbs, ours_log, ours_places, ours_rows, ours_shape, peer_verbs, references, stale
+from . import java_verbs, ours_log, ours_places, ours_rows, ours_shape, peer_verbs, references, spark_verbs, stale
 from .checks import Violation, check
 from .deeper_checks import check_deeper
 from .jvm import JavaError, Jvm
 from .model import Column, Model
 from .partitions import random_term
+from .spark_checks import check_by_spark
 from .values import TYPES, arrow_table
 from .verbs import VERBS, Act
 from .world import ID, NAME, World
 
-MODULES = (ours_rows, ours_shape, ours_log, ours_places, java_verbs, peer_verbs, references, stale)
+MODULES = (ours_rows, ours_shape, ours_log, ours_places, java_verbs, peer_verbs, references, stale, spark_verbs)
 
 
 @frozen
@@ -50,15 +52,17 @@ class Outcome:
     steps: tuple[Step, ...] = ()
 
 
-def steps_of(seed: str, count: int, only: str = "") -> tuple[Step, ...]:
-    """The steps of a walk, which depend on nothing but its seed."""
+def steps_of(seed: str, count: int, only: str = "", *, by_spark: bool = False) -> tuple[Step, ...]:
+    """The steps of a walk, which depend on nothing but its seed, and on whether some are taken by Spark."""
     dice = random.Random(f"{seed}/steps")
-    names = [n for n in VERBS if re.search(only, n)]
+    names = [n for n in VERBS if re.search(only, n) and (by_spark or not n.startswith("spark_"))]
     return tuple(Step(i, dice.choices(names, [VERBS[n][0] for n in names])[0]) for i in range(count))
 
 
-def walk(jvm: Jvm, seed: str, steps: Sequence[Step], say: Callable[[str], object] | None = None) -> Outcome:
-    """Takes the steps in a warehouse of its own, up to the first finding."""
+def walk(
+    jvm: Jvm, seed: str, steps: Sequence[Step], say: Callable[[str], object] | None = None, spark: Any = None
+) -> Outcome:
+    """Takes the steps in a warehouse of its own, up to the first finding; `spark` is a session that reads it too."""
     out = Outcome(seed, steps=tuple(steps))
     folder = Path(tempfile.mkdtemp(prefix="icecore-fuzz-", dir=_memory()))
     world = None
@@ -66,6 +70,7 @@ def walk(jvm: Jvm, seed: str, steps: Sequence[Step], say: Callable[[str], object
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             world = _start(folder / "warehouse", jvm, seed, out)
+            world.spark = spark
             _take(world, steps, out, say)
     finally:
         if world is not None:
@@ -124,6 +129,8 @@ def _take(world: World, steps: Iterable[Step], out: Outcome, say: Callable[[str]
             world.note(step.verb.startswith("ours_") and refusal is None)
             if world.dice.random() < 0.4:
                 check_deeper(world)
+            if world.spark is not None and world.dice.random() < 0.5:
+                check_by_spark(world, world.ours())
         except Exception as e:
             out.finding = _text(e)
             if not out.said or out.said[-1] != said:

@@ -43,6 +43,8 @@ class World:
     peer: SqlCatalog | None = None
     is_ours: bool = False
     """Whether the last commit was."""
+    spark: Any = None
+    """A session, where the walk has one."""
 
     def ours(self) -> icecore.Table:
         """The table as one of our catalogs has it."""
