@@ -118,14 +118,14 @@ def type_to_arrow(iceberg_type: Type, *, with_ids: bool = True) -> pa.DataType: 
             assert_never(iceberg_type)
 
 
-def arrow_to_schema(pa_schema: pa.Schema, *, format_version: int = 2, downcast_ns: bool = False) -> Schema:
+def arrow_to_schema(pa_schema: pa.Schema, *, format_version: int = 2) -> Schema:
     """The Iceberg schema that holds data of an Arrow schema, with fresh ids; ids in the Arrow schema are ignored.
 
     Types widen to the next that Iceberg has: int8 and int16 to int, uint32 to long, float16 to float, timestamps in s
-    and ms to us, dictionaries to their values. Nanosecond timestamps need format version 3; for older ones
-    `downcast_ns` makes them microseconds. Raises ValidationError naming the column that has no Iceberg type.
+    and ms to us, dictionaries to their values. Nanosecond timestamps need format version 3. Raises
+    ValidationError naming the column that has no Iceberg type.
     """
-    reader = _ArrowReader(format_version, downcast_ns)
+    reader = _ArrowReader(format_version)
     schema = assign_fresh_ids(Schema(tuple(reader.field(f, f.name) for f in pa_schema)))
     check_format_version(schema, format_version)
     return schema
@@ -168,9 +168,8 @@ def _fresh_type(iceberg_type: Type, ids: Iterator[int], renamed: dict[int, int])
 class _ArrowReader:
     """The reader of Arrow fields as Iceberg fields with throw-away ids."""
 
-    def __init__(self, format_version: int, downcast_ns: bool) -> None:
+    def __init__(self, format_version: int) -> None:
         self.format_version = format_version
-        self.downcast_ns = downcast_ns
         self.ids = itertools.count(1)
 
     def field(self, f: pa.Field, path: str) -> NestedField:
@@ -201,11 +200,11 @@ class _ArrowReader:
         return found
 
     def timestamp(self, t: pa.TimestampType, path: str) -> Type:
-        if t.unit == "ns" and not self.downcast_ns:
+        if t.unit == "ns":
             if self.format_version < 3:
                 raise ValidationError(
                     f"column {path!r}: Arrow type {t} needs format version 3, found {self.format_version}; "
-                    "cast it to microseconds or ask for downcast_ns"
+                    "ask for that version, or cast the column to microseconds"
                 )
             return TimestamptzNanoType() if t.tz else TimestampNanoType()
         return TimestamptzType() if t.tz else TimestampType()

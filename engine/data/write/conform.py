@@ -56,20 +56,20 @@ Step = Callable[[pa.Array, pa.DataType], pa.Array]
 _STORED_AS_EXTENSION = (GeometryType, GeographyType, VariantType)
 
 
-def conform(data: pa.Table | pa.RecordBatch, schema: Schema, *, downcast_ns: bool = False) -> pa.Table:
+def conform(data: pa.Table | pa.RecordBatch, schema: Schema) -> pa.Table:
     """The data with exactly the columns, order and types of `schema_to_arrow(schema)`, matched by name.
 
     Missing columns take their write default, or null. Values are cast where no value changes: between integers, to
     larger or equal decimals, between time units, zones to UTC, dictionaries and large or view types to plain ones,
     strings to uuid; shapes come as WKB, variants as structs of the binaries `metadata` and `value`, or shredded as in
-    Parquet files. `downcast_ns` lets nanoseconds be cut off to microseconds. Raises ValidationError naming the column
-    that is unknown, missing, null though required, or that can't be cast without loss.
+    Parquet files. Raises ValidationError naming the column that is unknown, missing, null though required, or that
+    can't be cast without loss.
     """
     target = schema_to_arrow(schema)
     if data.schema.equals(target, check_metadata=True) and not any(_needs_look(f) for f in walk(schema.fields)):
         return data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
     _check_names(data.schema.names, schema.fields, "")
-    caster = _Caster(downcast_ns)
+    caster = _Caster()
     columns = []
     for f, arrow_field in zip(schema.fields, target, strict=True):
         index = data.schema.get_field_index(f.name)
@@ -107,9 +107,6 @@ def _missing(f: NestedField, length: int, path: str) -> pa.Array:
 
 class _Caster:
     """The cast of one array to a field, with the path of names for errors."""
-
-    def __init__(self, downcast_ns: bool) -> None:
-        self.downcast_ns = downcast_ns
 
     def field(self, f: NestedField, array: pa.Array, path: str) -> pa.Array:
         """The array cast; nulls under null parents must be masked off by the caller for required fields."""
@@ -228,12 +225,7 @@ class _Caster:
         if not pa.types.is_timestamp(source):
             return None
         fits = is_plain if source.tz is None else isinstance(t, (TimestamptzType, TimestamptzNanoType))
-        return self.timestamp_step(source) if fits else None
-
-    def timestamp_step(self, source: pa.TimestampType) -> Step:
-        if self.downcast_ns and source.unit == "ns":
-            return lambda array, target: pc.floor_temporal(array, unit="microsecond").cast(target)
-        return _safe
+        return _safe if fits else None
 
 
 def _number_step(t: PrimitiveType, source: pa.DataType) -> Step | None:

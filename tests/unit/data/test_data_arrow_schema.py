@@ -171,14 +171,12 @@ def test_types_widen_to_what_iceberg_has(arrow: pa.DataType, expected: object) -
     assert arrow_to_schema(pa.schema([("c", arrow)])).fields[0].field_type == expected
 
 
-def test_nanoseconds_need_v3_or_consent() -> None:
+def test_nanoseconds_need_v3() -> None:
     ns = pa.schema([("t", pa.timestamp("ns")), ("z", pa.timestamp("ns", "UTC"))])
     with pytest.raises(ValidationError, match=r"'t'.*format version 3"):
         arrow_to_schema(ns)
     v3 = arrow_to_schema(ns, format_version=3)
     assert [f.field_type for f in v3.fields] == [TimestampNanoType(), TimestamptzNanoType()]
-    v2 = arrow_to_schema(ns, downcast_ns=True)
-    assert [f.field_type for f in v2.fields] == [TimestampType(), TimestamptzType()]
 
 
 def test_unknown_needs_v3() -> None:

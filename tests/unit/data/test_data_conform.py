@@ -50,8 +50,8 @@ NESTED = Schema(
 )
 
 
-def one(t: PrimitiveType, array: pa.Array, **options: bool) -> pa.Array:
-    return conform(pa.table({"c": array}), Schema((NestedField(1, "c", t),)), **options).column("c").combine_chunks()
+def one(t: PrimitiveType, array: pa.Array) -> pa.Array:
+    return conform(pa.table({"c": array}), Schema((NestedField(1, "c", t),))).column("c").combine_chunks()
 
 
 def test_nested_data_is_reordered_cast_and_filled() -> None:
@@ -191,11 +191,6 @@ def test_lossy_casts_are_refused(t: PrimitiveType, array: pa.Array) -> None:
 def test_other_kinds_are_refused(t: PrimitiveType, array: pa.Array) -> None:
     with pytest.raises(ValidationError, match="column 'c': the table has"):
         one(t, array)
-
-
-def test_nanoseconds_are_cut_off_with_consent_towards_the_past() -> None:
-    out = one(TimestampType(), pa.array([1999, -1], pa.timestamp("ns")), downcast_ns=True)
-    assert out.cast(pa.int64()).to_pylist() == [1, -1]
 
 
 @pytest.mark.parametrize(
