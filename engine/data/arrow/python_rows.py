@@ -44,7 +44,7 @@ def rows_to_arrow(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table
 
 def _column(values: list[Any], field: NestedField | None) -> pa.Array:
     if field is None:
-        return pa.array(values)
+        return _array(values)
     kinds = [field.field_type, *(f.field_type for f in walk(children(field.field_type)))]
     has_maps = any(isinstance(t, MapType) for t in kinds)
     # Arrow can't tell the type by values then: a dict may be a map, and it knows no uuids inside of others.
@@ -53,9 +53,37 @@ def _column(values: list[Any], field: NestedField | None) -> pa.Array:
         values = [_prepared(v, field.field_type, field.name) for v in values]
     if not needs_type:
         # With a type Arrow would also cast what stands beside floats, where that loses something.
-        return pa.array(values)
+        return _array(values)
     target = type_to_arrow(field.field_type, with_ids=False)
-    return pa.array(values, storage_type(target)).cast(target)
+    return _array(values, storage_type(target)).cast(target)
+
+
+def _array(values: list[Any], kind: pa.DataType | None = None) -> pa.Array:
+    """The values as Arrow, with the nanoseconds of pandas' timestamps, of which Arrow makes microseconds."""
+    array = pa.array(values, kind)
+    if any(map(_has_nanoseconds, values)):
+        return pa.array(values, _in_nanoseconds(array.type))
+    return array
+
+
+def _has_nanoseconds(value: Any) -> bool:
+    match value:
+        case Mapping():
+            return any(map(_has_nanoseconds, value.values()))
+        case list() | tuple():
+            return any(map(_has_nanoseconds, value))
+        case _:
+            return bool(getattr(value, "nanosecond", 0))
+
+
+def _in_nanoseconds(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("ns", kind.tz)
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_in_nanoseconds(f.type)) for f in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_in_nanoseconds(kind.key_type), _in_nanoseconds(kind.item_type))
+    return pa.list_(_in_nanoseconds(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def _prepared(value: Any, of: Type, path: str) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from core_tables import ids_of, make_table
@@ -124,3 +126,24 @@ def test_what_stands_beside_a_float_is_not_cast(catalog: icecore.Catalog, value:
     table = catalog.create_table("ns.beside", pa.schema([("s", kind)]))
     with pytest.raises(ValidationError, match="column 's"):
         table.append([{"s": value}])
+
+
+def test_nanoseconds_of_pandas_timestamps_are_kept_or_refused(catalog: icecore.Catalog) -> None:
+    """Arrow by itself makes microseconds of them, and says nothing."""
+    fine = pd.Timestamp("2024-01-05 10:00:00.123456789")
+    nanos, zoned = pa.timestamp("ns"), pa.timestamp("ns", "UTC")
+    schema = pa.schema(
+        [("at", nanos), ("deep", pa.list_(pa.struct([("at", zoned)]))), ("named", pa.map_(pa.string(), nanos))]
+    )
+    table = catalog.create_table("ns.fine", schema, format_version=3)
+    row = {"at": fine, "deep": [{"at": fine.tz_localize("Europe/Oslo")}], "named": {"a": fine}}
+    table.append([row, {"at": None}, {"at": dt.datetime(2024, 1, 5)}])
+    found = table.scan("at IS NOT NULL AND deep IS NOT NULL").to_arrow().to_pylist()
+    assert found == [row | {"named": [("a", fine)]}]
+
+    coarse = catalog.create_table("ns.coarse", pa.schema([("at", pa.timestamp("us"))]))
+    with pytest.raises(ValidationError, match=r"'at': .* without loss"):
+        coarse.append([{"at": fine}])
+    coarse.append([{"at": fine.floor("us")}, {"at": dt.datetime(9999, 1, 1)}])
+    with pytest.raises(ValidationError, match="timestamp_ns is not supported until v3"):
+        coarse.append([{"new": fine}], merge_schema=True)
