@@ -116,7 +116,7 @@ class _Caster:
 
     def cast(self, t: Type, array: pa.Array, path: str) -> pa.Array:
         if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
+            array = _decoded(array)
         elif pa.types.is_run_end_encoded(array.type):
             array = pc.run_end_decode(array)
         match t:
@@ -226,6 +226,16 @@ class _Caster:
             return None
         fits = is_plain if source.tz is None else isinstance(t, (TimestamptzType, TimestamptzNanoType))
         return _safe if fits else None
+
+
+def _decoded(array: pa.DictionaryArray) -> pa.Array:
+    """The values that a dictionary stands for. Arrow takes none from views, which Polars' categories are."""
+    values = array.dictionary
+    if pa.types.is_string_view(values.type):
+        array = pa.DictionaryArray.from_arrays(array.indices, values.cast(pa.string()))
+    elif pa.types.is_binary_view(values.type):
+        array = pa.DictionaryArray.from_arrays(array.indices, values.cast(pa.binary()))
+    return array.dictionary_decode()
 
 
 def _number_step(t: PrimitiveType, source: pa.DataType) -> Step | None:
