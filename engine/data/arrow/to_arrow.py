@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import pyarrow as pa
 from icecore.engine.data.arrow.python_rows import rows_to_arrow
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.spec.schema import Schema
+
+_UNNAMED_LEVEL = re.compile(r"__index_level_[0-9]+__")
 
 
 def to_arrow(data: Any, schema: Schema) -> pa.Table | pa.RecordBatch | pa.RecordBatchReader:
@@ -20,10 +23,10 @@ def to_arrow(data: Any, schema: Schema) -> pa.Table | pa.RecordBatch | pa.Record
     if isinstance(data, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
         return data
     try:
+        if type(data).__module__.startswith("pandas") and hasattr(data, "columns"):
+            return _pandas_to_arrow(data)
         if hasattr(data, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(data)
-        if type(data).__module__.startswith("pandas"):
-            return pa.Table.from_pandas(data, preserve_index=False)
         if isinstance(data, Sequence) and not isinstance(data, str) and all(isinstance(r, Mapping) for r in data):
             return rows_to_arrow(data, schema)
     except IcecoreError:
@@ -34,3 +37,12 @@ def to_arrow(data: Any, schema: Schema) -> pa.Table | pa.RecordBatch | pa.Record
         f"rows must be Arrow, pandas, polars, a DuckDB relation, a Spark DataFrame or a list of dicts, "
         f"found {type(data).__name__}"
     )
+
+
+def _pandas_to_arrow(frame: Any) -> pa.RecordBatchReader:
+    """A pandas frame as Arrow, with the levels of its index that have a name, whatever kind of index it is.
+
+    Those without one count rows, as a filter or a sort left them.
+    """
+    table = pa.Table.from_pandas(frame, preserve_index=True)
+    return table.drop_columns([n for n in table.column_names if _UNNAMED_LEVEL.fullmatch(n)]).to_reader()

@@ -32,3 +32,37 @@ def test_dictionaries_of_binary_views_are_their_bytes(catalog: icecore.Catalog) 
     )
     table.append(pa.table({"b": values}))
     assert table.scan().to_arrow()["b"].to_pylist() == [b"y", None, b"x"]
+
+
+def test_a_pandas_index_without_a_name_is_no_column(table: icecore.Table) -> None:
+    """A frame that was filtered or sorted has one that is no plain range any more."""
+    frame = pd.DataFrame(ROWS)
+    table.append(frame[frame["id"] > 1], merge_schema=True)
+    table.append(frame[frame["id"] > 3])
+    assert table.scan().to_arrow().to_pylist() == ROWS[1:]
+
+
+def test_a_pandas_index_with_a_name_is_a_column(table: icecore.Table) -> None:
+    """A plain range too, of which Arrow makes none by itself."""
+    for index in (pd.Index([5, 7], name="id"), pd.RangeIndex(5, 9, 2, name="id")):
+        table.overwrite(pd.DataFrame({"city": ["Oslo", "Rome"]}, index=index))
+        assert table.scan().to_arrow().to_pylist() == [{"id": 5, "city": "Oslo"}, {"id": 7, "city": "Rome"}]
+    with pytest.raises(ValidationError, match="no column 'row'"):
+        table.append(pd.DataFrame(ROWS).rename_axis("row"))
+
+
+def test_a_pandas_column_alone_is_refused(table: icecore.Table) -> None:
+    with pytest.raises(ValidationError, match=r"rows must be .*, found Series"):
+        table.append(pd.Series([1], name="id"))
+
+
+def test_the_schema_of_a_polars_frame_is_one_of_a_table(catalog: icecore.Catalog) -> None:
+    frame = pl.DataFrame({"id": [1], "tags": [["a"]]})
+    with pytest.raises(ValidationError, match="found DataFrame: give its schema"):
+        catalog.create_table("ns.polars", frame)
+    table = catalog.create_table("ns.polars", frame.schema)
+    table.append(frame)
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "tags": ["a"]}]
+    for wrong in (pa.int64(), pa.table({"id": [1]})):
+        with pytest.raises(ValidationError, match=r"is no schema|give its schema"):
+            catalog.create_table("ns.wrong", wrong)
