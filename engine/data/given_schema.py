@@ -34,16 +34,24 @@ def given_schema(given: SchemaLike, *, format_version: int) -> Schema:
     """
     if isinstance(given, Schema):
         return given
-    if isinstance(given, pa.Schema):
-        return arrow_to_schema(given, format_version=format_version)
+    if hasattr(given, "__arrow_c_schema__"):
+        return arrow_to_schema(_as_arrow(given), format_version=format_version)
     if is_pyiceberg_value(given):
         return schema_of_pyiceberg(given)
     if is_spark_type(given) and hasattr(given, "fieldNames"):
         return spark_to_schema(given, format_version=format_version)
-    hint = ": give its schema" if isinstance(getattr(type(given), "schema", None), property) else ""
+    hint = ": give its schema" if hasattr(type(given), "schema") else ""
     raise ValidationError(
         f"a schema must be an icecore, pyarrow, Spark or PyIceberg schema, found {type(given).__name__}{hint}"
     )
+
+
+def _as_arrow(given: SchemaLike) -> pa.Schema:
+    """A schema that says itself in Arrow's words, as Polars' do. Raises ValidationError for types and fields."""
+    try:
+        return pa.schema(given)
+    except pa.ArrowInvalid as e:
+        raise ValidationError(f"{given} is no schema: {e}") from e
 
 
 def given_spec(given: PartitionSpecLike | None) -> PartitionSpec | Sequence[str] | None:
