@@ -195,12 +195,13 @@ def _with_bytes(batch: pa.RecordBatch, target: pa.Schema | None) -> pa.RecordBat
     Raises ValidationError where one says something else, or bytes are within another type.
     """
     for field in target or ():
-        if field.name not in batch.schema.names:
+        i = batch.schema.get_field_index(field.name)
+        # A column that comes twice has none either: it is told of where the rows are made to fit.
+        if i < 0:
             continue
         if _is_bytes(field.type):
-            i = batch.schema.names.index(field.name)
             batch = batch.set_column(i, field.name, _from_hex(batch[i], field))
-        elif _gives_bytes(batch.schema.field(field.name).type, field.type):
+        elif _gives_bytes(batch.schema.field(i).type, field.type):
             raise ValidationError(f"column {field.name!r} has bytes within: only Parquet files can be loaded into it")
     return batch
 

@@ -63,6 +63,11 @@ def test_what_no_type_holds_is_refused(run: Run, tmp_path: Path, text: bytes, to
     assert told in run("load", str(path), "s.t", code=1).stderr
 
 
+def test_a_column_that_comes_twice_is_refused(run: Run, orders: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,id\n1,2\n")
+    assert "a.csv: column 'id' comes twice in the data" in run("append", orders, str(tmp_path / "a.csv"), code=1).stderr
+
+
 def test_columns_of_a_file_without_rows_are_looked_at(run: Run, run_json: RunJson, orders: str, tmp_path: Path) -> None:
     """The wrong file would empty the table else."""
     (tmp_path / "wrong.csv").write_text("foo,bar\n")
