@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow.nested import list_parts, struct_children
 from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.spec.schema import Schema
@@ -26,8 +28,11 @@ _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _JSON = (".json", ".jsonl", ".ndjson")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _LONG = re.compile(rb"[0-9]{19}")
+_VISIBLE = re.compile(r"\S")
 _ZONE = re.compile(r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MOST_BYTES = 2**31 - 1
+_ROWS_OF_JSON = "the rows of a JSON file are objects, one after another or in an array"
 
 
 def file_schema(path: Path, nulls: Sequence[str] = ()) -> pa.Schema:
@@ -40,69 +45,81 @@ def file_schema(path: Path, nulls: Sequence[str] = ()) -> pa.Schema:
             return pq.read_schema(path)
         except (pa.ArrowException, OSError) as e:
             raise CorruptFileError(f"{path} can't be read: {e}") from e
-    first = next(_batches(path, None, nulls), None)
+    try:
+        first = next(_batches(path, None, nulls), None)
+    except ValidationError as e:
+        raise ValidationError(f"{path}: {e}") from e
     if first is None:
         raise ValidationError(f"{path} is empty: it has no columns to go by")
     if len(set(first.schema.names)) < len(first.schema):
         # It is told of where the table is made.
         return first.schema
-    texts = _texts(path, nulls, [f for f in first.schema if _is_doubtful(f.type)])
-    return pa.schema([f.with_type(_guessed(path, f, texts)) for f in first.schema])
+    for f in first.schema:
+        if pa.types.is_binary(f.type):
+            raise ValidationError(f"{path}: column {f.name!r} has text that is not UTF-8")
+    texts = _texts(path, nulls, first.schema)
+    for name in sorted(_wide_integers(path, first.schema, texts)):
+        raise ValidationError(f"{path}: column {name!r} has integers of more than 64 bits; make the table first")
+    return pa.schema([f.with_type(_guessed(f.type, texts.column(f.name).combine_chunks())) for f in first.schema])
 
 
-def _is_doubtful(kind: pa.DataType) -> bool:
-    """Whether Arrow's readers guess a type for texts that it does not hold as they are."""
-    return bool(pa.types.is_floating(kind) or pa.types.is_timestamp(kind))
+def _texts(path: Path, nulls: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """The values of a JSON file, or the first ones of a CSV file, with text as it stands there.
 
-
-def _texts(path: Path, nulls: Sequence[str], fields: Sequence[pa.Field]) -> dict[str, list[str]]:
-    """The values of some columns of a JSON file, or the first ones of a CSV file, as they stand there, but for nulls.
-
-    Of numbers in JSON there are none.
+    Text is whatever Arrow's readers guess a type for that may not hold it as it is: timestamps, in CSV floats too.
     """
     if _has(path, _JSON):
-        fields = [f for f in fields if pa.types.is_timestamp(f.type)]
-    if not fields:
-        return {}
-    as_texts = pa.schema([f.with_type(pa.string()) for f in fields])
-    batches = _json(path, as_texts) if _has(path, _JSON) else islice(_csv(path, as_texts, nulls), 1)
-    found = pa.Table.from_batches(batches)
-    return {f.name: found.column(f.name).drop_null().to_pylist() for f in fields}
+        as_texts = _as_text(schema, pa.types.is_timestamp, pa.types.is_null)
+        return schema.empty_table() if as_texts == schema else pa.Table.from_batches(_json(path, as_texts))
+    as_texts = _as_text(schema, pa.types.is_timestamp, pa.types.is_floating)
+    return pa.Table.from_batches(islice(_csv(path, as_texts, nulls), 1))
 
 
-def _guessed(path: Path, column: pa.Field, texts: dict[str, list[str]]) -> pa.DataType:
-    """The type of a column that holds its values as they are. Raises ValidationError where there is none."""
-    kind, found = column.type, texts.get(column.name, [])
-    is_wide = bool(found) and all(map(_INTEGER.fullmatch, found))
-    if pa.types.is_floating(kind) and (is_wide or _has_wide_integers(path, column.name)):
-        raise ValidationError(f"{path}: column {column.name!r} has integers of more than 64 bits; make the table first")
-    if pa.types.is_binary(kind):
-        raise ValidationError(f"{path}: column {column.name!r} has text that is not UTF-8")
-    if pa.types.is_timestamp(kind) and found and all(map(_ZONE.search, found)):
-        return pa.timestamp(kind.unit, "UTC")
-    if pa.types.is_timestamp(kind) and found and all(map(_DAY.fullmatch, found)):
-        return pa.date32()
-    return _without_nulls(kind)
-
-
-def _has_wide_integers(path: Path, name: str) -> bool:
-    """Whether a column of a JSON file has integers of more than 64 bits, of which Arrow makes doubles."""
-    data = path.read_bytes() if _has(path, _JSON) else b""
-    if _LONG.search(data) is None:
-        return False
-    rows = json.loads(data) if data.lstrip()[:1] == b"[" else map(json.loads, filter(bytes.strip, data.splitlines()))
-    return any(isinstance(v := row.get(name), int) and not -(2**63) <= v < 2**63 for row in rows)
-
-
-def _without_nulls(kind: pa.DataType) -> pa.DataType:
-    """A type with text where nothing but nulls was found."""
+def _guessed(kind: pa.DataType, values: pa.Array) -> pa.DataType:
+    """The type that holds values as they are, of those that Arrow guessed."""
     if pa.types.is_null(kind):
         return pa.string()
     if pa.types.is_list(kind):
-        return pa.list_(_without_nulls(kind.value_type))
+        return pa.list_(_guessed(kind.value_type, list_parts(values)[1]))
     if pa.types.is_struct(kind):
-        return pa.struct([f.with_type(_without_nulls(f.type)) for f in kind])
-    return kind
+        parts = zip(kind, struct_children(values), strict=True)
+        return pa.struct([f.with_type(_guessed(f.type, part)) for f, part in parts])
+    if not pa.types.is_timestamp(kind):
+        return kind
+    found = values.drop_null().to_pylist()
+    has_zone = {_ZONE.search(text) is not None for text in found}
+    if len(has_zone) > 1:
+        return pa.string()
+    if found and all(map(_DAY.fullmatch, found)):
+        return pa.date32()
+    return pa.timestamp(kind.unit, "UTC" if has_zone == {True} else None)
+
+
+def _wide_integers(path: Path, schema: pa.Schema, texts: pa.Table) -> set[str]:
+    """The columns with integers of more than 64 bits, of which Arrow makes doubles: in CSV with nothing else."""
+    if not _has(path, _JSON):
+        floats = {f.name: texts.column(f.name).drop_null().to_pylist() for f in schema if pa.types.is_floating(f.type)}
+        return {name for name, found in floats.items() if found and all(map(_INTEGER.fullmatch, found))}
+    data = path.read_bytes()
+    if _LONG.search(data) is None:
+        return set()
+    return {name for row in _json_rows(data.decode("utf-8-sig")) for name, value in row.items() if _is_wide(value)}
+
+
+def _json_rows(text: str) -> Iterator[dict[str, Any]]:
+    decoder, at = json.JSONDecoder(), 0
+    while found := _VISIBLE.search(text, at):
+        value, at = decoder.raw_decode(text, found.start())
+        yield from (row for row in (value if isinstance(value, list) else [value]) if isinstance(row, dict))
+
+
+def _is_wide(value: object) -> bool:
+    """Whether a value in JSON is an integer of more than 64 bits, or has one within."""
+    if isinstance(value, dict):
+        return any(map(_is_wide, value.values()))
+    if isinstance(value, list):
+        return any(map(_is_wide, value))
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def read_files(paths: Sequence[Path], schema: Schema, nulls: Sequence[str] = ()) -> pa.RecordBatchReader:
@@ -135,8 +152,15 @@ def _batches(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iter
             yield from _json(path, target)
         else:
             formats = " ".join((*_PARQUET, *_CSV, *_JSON))
-            raise ValidationError(f"{path}: what is in it? Its name should end in one of {formats}")
-    except (pa.ArrowException, OSError, orjson.JSONDecodeError, UnicodeDecodeError) as e:
+            raise ValidationError(f"what is in it? Its name should end in one of {formats}")
+    except (
+        pa.ArrowException,
+        OSError,
+        json.JSONDecodeError,
+        UnicodeError,
+        RecursionError,
+        orjson.JSONEncodeError,
+    ) as e:
         raise CorruptFileError(f"{path} can't be read: {e}") from e
 
 
@@ -170,23 +194,71 @@ def _csv(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iterator
 def _json(path: Path, target: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     """The rows of a JSON file: an array of objects, or one object a line. Decimals, dates and times are text.
 
-    Raises ValidationError.
+    Raises ValidationError where a text is none of these, or has a zone that its type has not, or none that it has.
     """
-    data = path.read_bytes()
-    if data.lstrip()[:1] == b"[":
-        data = b"\n".join(orjson.dumps(row) for row in orjson.loads(data))
-    explicit = _as_text(_readable(target), _is_day_or_time, _is_bytes)
-    parse = pyarrow.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="infer")
-    if not data.strip():
+    text = path.read_text("utf-8-sig").strip()
+    data = b"\n".join(map(orjson.dumps, _array(text))) if text.startswith("[") else text.encode()
+    if not data:
         return
-    table = pyarrow.json.read_json(io.BytesIO(data), parse_options=parse)
-    for field in target or ():
-        if _is_day_or_time(field.type):
-            # An explicit column is there even if no row has it.
-            i = table.column_names.index(field.name)
-            table = table.set_column(i, field.name, _from_iso(table[i], field.type))
+    if data[:1] != b"{":
+        # Arrow's reader dies of a null at the beginning.
+        raise ValidationError(_ROWS_OF_JSON)
+    known = {f.name: kind for f in target or () if (kind := _in_json(f.type)) is not None}
+    explicit = _as_text(pa.schema(known), _is_time, _is_bytes) if target is not None else None
+    parse = pyarrow.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="infer")
+    # Rows may be of any size and on several lines: Arrow looks for their ends where it has more blocks than one.
+    read = pyarrow.json.ReadOptions(block_size=min(len(data) + 1, _MOST_BYTES))
+    table = pyarrow.json.read_json(io.BytesIO(data), read_options=read, parse_options=parse)
     for batch in table.to_batches():
-        yield _with_bytes(batch, target)
+        yield _with_bytes(_with_times(batch, target), target)
+
+
+def _array(text: str) -> list[Any]:
+    """The rows of a JSON array, with numbers as they are written there, for Arrow to read by their types."""
+    as_written = orjson.Fragment
+    rows: list[Any] = json.loads(text, parse_float=as_written, parse_int=as_written, parse_constant=as_written)
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValidationError(_ROWS_OF_JSON)
+    return rows
+
+
+def _in_json(kind: pa.DataType) -> pa.DataType | None:
+    """The part of a type that Arrow's reader of JSON can make, bytes at the top alone; it guesses the rest."""
+    if pa.types.is_struct(kind):
+        parts = {f.name: part for f in kind if (part := _in_json(f.type)) is not None and not _is_bytes(part)}
+        return pa.struct(parts)
+    if pa.types.is_list(kind):
+        part = _in_json(kind.value_type)
+        return None if part is None or _is_bytes(part) else pa.list_(part)
+    is_guessed = isinstance(kind, pa.BaseExtensionType) or pa.types.is_null(kind) or pa.types.is_nested(kind)
+    return None if is_guessed else kind
+
+
+def _with_times(batch: pa.RecordBatch, target: pa.Schema | None) -> pa.RecordBatch:
+    """The batch with the days and times that its texts say. Raises ValidationError where one says something else."""
+    for field in target or ():
+        i = batch.schema.get_field_index(field.name)
+        if i < 0:
+            continue
+        try:
+            batch = batch.set_column(i, field.name, _typed(batch[i], field.type))
+        except ValueError as e:
+            raise ValidationError(f"column {field.name!r}: {e}; dates and times are written as in ISO 8601") from e
+    return batch
+
+
+def _typed(found: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_struct(kind) and pa.types.is_struct(found.type):
+        wanted = {f.name: f.type for f in kind}
+        parts = zip(found.type, struct_children(found), strict=True)
+        columns = {f.name: _typed(part, wanted.get(f.name, f.type)) for f, part in parts}
+        return pa.StructArray.from_arrays(columns.values(), names=columns.keys(), mask=found.is_null())
+    if pa.types.is_list(kind) and pa.types.is_list(found.type):
+        offsets, values = list_parts(found)
+        return pa.ListArray.from_arrays(offsets, _typed(values, kind.value_type), mask=found.is_null())
+    if not (pa.types.is_string(found.type) and _is_time(kind)):
+        return found
+    return found.cast(kind) if pa.types.is_timestamp(kind) else _from_iso(found, kind)
 
 
 def _with_bytes(batch: pa.RecordBatch, target: pa.Schema | None) -> pa.RecordBatch:
@@ -225,22 +297,25 @@ def _readable(target: pa.Schema | None) -> pa.Schema | None:
 
 
 def _as_text(schema: pa.Schema | None, *kinds: Callable[[pa.DataType], bool]) -> pa.Schema | None:
-    """The schema with text for columns of these kinds."""
-    if schema is None:
-        return None
-    return pa.schema([f.with_type(pa.string()) if any(k(f.type) for k in kinds) else f for f in schema])
+    """The schema with text for columns of these kinds, and for what is of them in structs and lists."""
+
+    def text(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_struct(kind):
+            return pa.struct([f.with_type(text(f.type)) for f in kind])
+        if pa.types.is_list(kind):
+            return pa.list_(text(kind.value_type))
+        return pa.string() if any(k(kind) for k in kinds) else kind
+
+    return None if schema is None else pa.schema([f.with_type(text(f.type)) for f in schema])
 
 
-def _from_iso(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+def _from_iso(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     python = dt.date if pa.types.is_date(kind) else dt.time
-    try:
-        return pa.array([None if t is None else python.fromisoformat(t) for t in texts.to_pylist()], kind)
-    except ValueError as e:
-        raise ValidationError(f"{e}; dates and times are written as in ISO 8601") from e
+    return pa.array([None if t is None else python.fromisoformat(t) for t in texts.to_pylist()], kind)
 
 
-def _is_day_or_time(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_date(kind) or pa.types.is_time(kind))
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind))
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,6 +33,10 @@ RunJson = Callable[..., Any]
         ("a.json", b'{"t": "2024-01-01"}\n' * 100_000 + b'{"t": "2024-01-01T10:00:00"}', ["timestamp"]),
         ("a.json", b'{"a": 1.5}\n{"a": 9223372036854775807}\n', ["double"]),
         ("a.json", b'{"a": [null], "b": {"c": null}}', ["list<string>", "struct<4: c: string>"]),
+        ("a.json", b'{"a": "2024-01-01T00:00:00Z"}\n{"a": "2024-01-01T00:00:00"}', ["string"]),
+        ("a.json", b'{"a": [{"b": "2024-01-01T00:00:00Z"}, {}]}\n{"a": []}', ["list<struct<3: b: timestamptz>>"]),
+        ("a.json", b'{"a": {"b": ["2024-01-01", null]}}\n{"a": null}', ["struct<2: b: list<date>>"]),
+        ("a.json", b'{\n"a": 1234567890123456789\n}\n{"a": null}\nnull', ["long"]),
     ],
 )
 def test_types_hold_the_values_as_they_are(
@@ -51,6 +56,12 @@ def test_types_hold_the_values_as_they_are(
         (b"id,c\n1,9223372036854775808\n", "a.csv: column 'c' has integers of more than 64 bits"),
         (b'{"c": 1}\n\n{"c": 9223372036854775808}', "a.json: column 'c' has integers of more than 64 bits"),
         (b'[{"c": 1.5}, {"d": 1}, {"c": -9223372036854775809}]', "a.json: column 'c' has integers of more than 64"),
+        (b'{"c": {"d": [9223372036854775808]}}', "a.json: column 'c' has integers of more than 64 bits"),
+        (b"[null]", "a.json: the rows of a JSON file are objects"),
+        (b'[[{"c": 1}]]', "a.json: the rows of a JSON file are objects"),
+        (b"[" * 100_000, "a.json can't be read: maximum recursion depth"),
+        (b'{"c": "\xe9"}', "a.json can't be read: 'utf-8' codec can't decode"),
+        (b'[{"c": "\\ud83d"}]', "a.json can't be read: str is not valid UTF-8"),
         (b"a,b\n1,\xe9\n", "a.csv: column 'b' has text that is not UTF-8"),
         (b"x,x\n1.5,2.5\n", "column name 'x' is used twice"),
         (b"caf\xe9,x\n1,2\n", "a.csv can't be read: 'utf-8' codec can't decode"),
@@ -61,6 +72,64 @@ def test_what_no_type_holds_is_refused(run: Run, tmp_path: Path, text: bytes, to
     path.write_bytes(text)
     run("init")
     assert told in run("load", str(path), "s.t", code=1).stderr
+
+
+def test_a_file_of_null_is_no_rows(run: Run, tmp_path: Path) -> None:
+    """Arrow's reader of JSON dies of it."""
+    (tmp_path / "a.json").write_text("null")
+    run("init")
+    told = run("load", str(tmp_path / "a.json"), "s.t", code=1).stderr
+    assert told == f"error: {tmp_path}/a.json: the rows of a JSON file are objects, one after another or in an array\n"
+
+
+@pytest.mark.parametrize(
+    ("column", "said", "told"),
+    [
+        ("t timestamp", '"2024-01-05T10:00:00+02:00"', "expected no zone offset"),
+        ("t timestamptz", '"2024-01-05T10:00:00"', "expected a zone offset"),
+        ("t struct<t: timestamp>", '{"t": "2024-01-05T10:00:00+02:00"}', "expected no zone offset"),
+        ("t list<timestamptz>", '["2024-01-05T10:00:00"]', "expected a zone offset"),
+        ("t list<date>", '["yesterday"]', "dates and times are written as in ISO 8601"),
+    ],
+)
+def test_a_time_in_json_has_a_zone_where_its_type_has_one(
+    run: Run, tmp_path: Path, column: str, said: str, told: str
+) -> None:
+    """Arrow's reader of JSON takes either for either, and so for another time."""
+    run("init")
+    run("create", "s.t", "--schema", column, "--create-namespace")
+    (tmp_path / "a.json").write_text(f'{{"t": {said}}}')
+    assert told in run("append", "s.t", str(tmp_path / "a.json"), code=1).stderr
+
+
+@pytest.mark.parametrize("form", ["[%s]", "%s", "\ufeff[%s]"])
+def test_values_in_json_are_read_by_the_types_of_the_table(
+    run: Run, run_json: RunJson, tmp_path: Path, form: str
+) -> None:
+    """Decimals by their digits, and what is in structs and lists as what is not."""
+    row = {
+        "d": "1234567890123456789.25",
+        "s": {"d": "1.10", "on": "2024-01-05", "at": "10:00:00", "z": "2024-01-05T08:00:00Z", "f": 1.0},
+        "l": [["2024-01-05"], None, []],
+        "t": "2024-01-05T10:00:00",
+    }
+    run("init")
+    types = "struct<d: decimal(8, 2), on: date, at: time, z: timestamptz, f: float, n: timestamp>"
+    schema = f"d decimal(30, 2), s {types}, l list<list<date>>, t timestamp, u date"
+    run("create", "s.t", "--schema", schema, "--create-namespace")
+    said = json.dumps(row, indent=2).replace('"1234567890123456789.25"', "1234567890123456789.25")
+    (tmp_path / "a.json").write_text(form % said.replace("08:00:00Z", "10:00:00+02:00"))
+    run("append", "s.t", str(tmp_path / "a.json"))
+    assert run_json("show", "s.t") == [row | {"s": row["s"] | {"n": None}, "u": None}]  # type: ignore[operator]  # a dict
+
+
+def test_rows_in_json_may_be_long_and_on_several_lines(run: Run, run_json: RunJson, tmp_path: Path) -> None:
+    """Arrow's reader looks for the ends of rows at the ends of lines, and in blocks of a megabyte."""
+    rows = [{"n": i, "text": "x" * 1_500_000} for i in range(3)]
+    (tmp_path / "a.json").write_text("\n".join(json.dumps(row, indent=2) for row in rows))
+    run("init")
+    run("load", str(tmp_path / "a.json"), "s.t")
+    assert run_json("query", "SELECT sum(n)::INT AS n, min(length(text)) AS m FROM s.t") == [{"n": 3, "m": 1_500_000}]
 
 
 def test_a_column_that_comes_twice_is_refused(run: Run, orders: str, tmp_path: Path) -> None:
