@@ -63,11 +63,14 @@ def audit(
     where the audit could not be made.
     """
     settings.warehouse = warehouse or settings.warehouse
-    form = form or (settings.output if settings.output in _FORMS else "text")
+    form = form or ("text" if settings.output == "table" else settings.output)
+    if form == ("sarif" if listed else "arrow"):
+        raise click.UsageError("findings are no Arrow stream, the list of rules no SARIF: choose another --output")
     try:
         with settings.read() as catalog:
             if listed:
-                _print_rules(catalog.audit_rules(folder), form)
+                settings.output = "table" if form == "text" else form
+                _print_rules(settings, catalog.audit_rules(folder))
                 return
             found = catalog.audit(
                 rules=rules or None,
@@ -98,14 +101,14 @@ def _write(path: Path, found: Audit) -> None:
     click.echo(f"{path}: {len(found.findings) + len(found.accepted):,} findings accepted")
 
 
-def _print_rules(rules: tuple[Rule, ...], form: str) -> None:
-    from icecore.engine.display.output import print_json, print_rows
+def _print_rules(settings: Settings, rules: tuple[Rule, ...]) -> None:
+    from icecore.engine.display.output import print_json
 
     rows = [{"rule": r.id, "severity": str(r.severity), "finds": r.finds, "mend": r.mend, **_told(r)} for r in rules]
-    if form == "json":
+    if settings.as_json:
         print_json(rows)
     else:
-        print_rows(("rule", "severity", "finds"), [(r["rule"], r["severity"], r["finds"]) for r in rows])
+        settings.print_rows(("rule", "severity", "finds"), [(r["rule"], r["severity"], r["finds"]) for r in rows])
 
 
 def _told(rule: Rule) -> dict[str, Any]:

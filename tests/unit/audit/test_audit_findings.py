@@ -252,6 +252,14 @@ def test_rules_are_listed(catalog: icecore.Catalog) -> None:
     assert all(rule in said for rule in own_rules())
     listed = orjson.loads(audited(catalog, "--list", "--output", "json", code=0).output)
     assert listed[0].keys() == {"rule", "severity", "finds", "mend", "scope", "options"}
+    assert audited(catalog, "--list", "--output", "csv", code=0).output.startswith("rule,severity,finds\n")
+
+
+def test_a_form_that_findings_have_not_is_refused(catalog: icecore.Catalog) -> None:
+    """A program that asks for Arrow takes text for a damaged stream."""
+    for options in (["-o", "arrow", "audit"], ["audit", "--list", "--output", "sarif"]):
+        result = CliRunner().invoke(cli, ["--warehouse", str(catalog.path), *options])
+        assert result.exit_code == 2 and "choose another --output" in result.stderr
 
 
 def test_the_page_tells_each_rule() -> None:
