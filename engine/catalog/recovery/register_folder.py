@@ -153,11 +153,13 @@ class _Search:
         return Storage().read_bytes(location)
 
     def _name(self, folder: Path) -> Identifier:
-        *spaces, name = (unquote(part) for part in folder.relative_to(self.root).parts or (self.root.name,))
-        levels = (*self.namespace, *(space.removesuffix(_HIVE_DATABASE) for space in spaces))
+        *spaces, name = folder.relative_to(self.root).parts or (self.root.name,)
+        # PyIceberg has a nested namespace as one folder, `a.b`, and no level of ours holds a dot.
+        inner = (unquote(level) for space in spaces for level in space.removesuffix(_HIVE_DATABASE).split("."))
+        levels = (*self.namespace, *inner)
         if not levels:
             raise ValidationError("it is in no namespace: say which one")
-        return identifier_tuple((*levels, name))
+        return identifier_tuple((*levels, unquote(name)))
 
     def _check_new(self, part: NewTable | RegisteredView) -> None:
         """Raises ValidationError where the catalog knows the table or its name, TableAlreadyExistsError."""

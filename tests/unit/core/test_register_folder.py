@@ -116,6 +116,13 @@ def test_names_of_hive_and_a_namespace_before_them(lake: Path, tmp_path: Path) -
         assert catalog.load_table("old.shop.orders").scan().count() == 1
 
 
+def test_a_nested_namespace_of_pyiceberg_is_one_folder(lake: Path, tmp_path: Path) -> None:
+    (lake / "shop").rename(lake / "shop.of.ann")
+    with icecore.open(tmp_path / "other") as catalog:
+        assert ("shop.of.ann.orders", "table") in names(catalog.register_folder(str(lake)))
+        assert catalog.load_table(("shop", "of", "ann", "orders")).scan().count() == 1
+
+
 def test_a_name_that_is_taken_is_left(lake: Path) -> None:
     """The table that has it stays."""
     with lost(lake) as catalog:
