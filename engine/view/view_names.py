@@ -84,6 +84,8 @@ def find_source(parts: Identifier, scope: NameScope, lookup: Lookup) -> Source:
         looked = " or ".join(repr(".".join(i)) for i in tried)
         raise NoSuchTableError(f"{scope.owner}: there is no table or view {name!r}; looked for {looked}")
     where = scope.default_catalog
+    if where is None or where in catalog_names(lookup.name):
+        raise NoSuchTableError(f"{scope.owner}: {name!r} needs its namespace before it, as in 'namespace.table'")
     raise NoSuchTableError(
         f"{scope.owner}: {name!r} is in the catalog {where!r}; this one is {lookup.name!r}. "
         f"Where a client calls it so, {ALIASES_VARIABLE}={where} says it"

@@ -195,7 +195,7 @@ def test_time_travel_by_parameters_and_of_the_catalog(lake: icecore.Catalog) -> 
     ("sql", "error", "text"),
     [
         ("SELECT * FROM ns.tt", NoSuchTableError, "did you mean 'ns.t'"),
-        ("SELECT * FROM other", NoSuchTableError, "did you mean 'names.other'"),
+        ("SELECT * FROM other", NoSuchTableError, "before it, as in 'namespace.table'; did you mean 'names.other'"),
         ("SELECT nam FROM ns.t", ValidationError, 'Candidate bindings: "name"'),
         ("SELECT * FROM ns.t AT (VERSION => 'none')", NoSuchSnapshotError, "none"),
         ("SELECT * FROM ns.v AT (VERSION => 1)", ValidationError, "AT is for tables"),
