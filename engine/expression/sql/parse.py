@@ -29,6 +29,13 @@ class PyIcebergExpression(Protocol):
 FilterLike: TypeAlias = str | Expression | PyIcebergExpression | None
 
 
+def given_filter(given: FilterLike) -> FilterLike:
+    """The filter, where it is not None, which would mean all rows. Raises ExpressionError."""
+    if given is None:
+        raise ExpressionError("a delete takes a filter, found None: 'true' means all rows")
+    return given
+
+
 def parse_filter(text: FilterLike, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> Expression:
     """The unbound expression of a SQL condition; None is every row, and an expression stays as it is, also PyIceberg's.
 

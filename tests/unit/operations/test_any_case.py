@@ -58,3 +58,12 @@ def test_rows_by_the_name_that_the_parameter_had_before(catalog: icecore.Catalog
     assert ids(table) == [2, 3]
     with pytest.raises(TypeError, match="unexpected keyword argument 'datum'"):
         table.append(datum=rows(1))  # type: ignore[call-arg]  # no name at all
+
+
+def test_a_delete_without_a_filter_is_refused(catalog: icecore.Catalog) -> None:
+    """A variable that was never set deletes nothing, as in PyIceberg; a scan and an overwrite take it for all rows."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    with pytest.raises(ExpressionError, match="a delete takes a filter, found None"):
+        table.delete(None)
+    assert ids(table) == [1, 2]
