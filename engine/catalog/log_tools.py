@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from icecore.engine.archive.log_formats import JSONL
 from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, once, table_after, table_of, table_streams
-from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
+from icecore.engine.common.identifiers import IdentifierLike, checked_number, identifier_tuple
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import is_view_stream
 from icecore.engine.events.provenance import provenance
@@ -69,8 +69,8 @@ def log(
         kind=kind,
         since_ms=since_ms,
         until_ms=until_ms,
-        after=after,
-        up_to=up_to,
+        after=None if after is None else checked_number(after, "after"),
+        up_to=None if up_to is None else checked_number(up_to, "up_to"),
     )
     if identifier is None:
         events = of_all()
@@ -78,7 +78,7 @@ def log(
         named = streams_of_name(warehouse.store, warehouse.models, identifier_tuple(identifier))
         chosen = named if follow else named[-1:]
         events = merge(*(of_all(stream=stream) for stream in chosen), key=lambda e: e.position)
-    found = log_table(warehouse.store, events, limit)
+    found = log_table(warehouse.store, events, None if limit is None else checked_number(limit, "limit"))
     return found[::-1] if newest_first else found
 
 
@@ -148,8 +148,8 @@ def at(
         raise ValidationError("at() takes a position or a timestamp")
     head = store.head()[0]
     time = timestamp if timestamp_ms is None else timestamp_ms
-    at = position if time is None else store.position_at(to_epoch_ms(time, "timestamp"))
-    if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at <= head:
+    at = checked_number(position, "position") if time is None else store.position_at(to_epoch_ms(time, "timestamp"))
+    if not 0 <= at <= head:
         raise ValidationError(f"there is no position {at}: the log ends at {head}")
     return CatalogAt(catalog._warehouse, at)
 
@@ -334,9 +334,9 @@ def archive(
         raise ValidationError("archive() takes a position or a before_timestamp")
     if before_timestamp is not None:
         before = catalog._warehouse.store.position_at(to_epoch_ms(before_timestamp, "before_timestamp") - 1) + 1
-    assert before is not None, "one of both was given"
+    last = checked_number(before, "before") - 1
     target = None if path is None else Path(path)
-    return archive_log(catalog._warehouse.repository, catalog._warehouse.views, before - 1, target)
+    return archive_log(catalog._warehouse.repository, catalog._warehouse.views, last, target)
 
 
 def archives(catalog: CatalogHandle) -> list[Archive]:

@@ -1,8 +1,9 @@
-"""Names of namespaces, tables and views: tuples, or dotted strings."""
+"""Names of namespaces, tables and views: tuples, or dotted strings; and whole numbers, as of positions and ids."""
 
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Iterable
 from urllib.parse import quote
 
@@ -81,4 +82,23 @@ def names_of(names: object, what: str) -> tuple[str, ...]:
     for name in found:
         if not isinstance(name, str):
             raise ValidationError(f"{what} must be text, found {type(name).__name__} {str(name)[:60]!r}")
+    return found
+
+
+def whole_number(value: object) -> int | None:
+    """The whole number that a value is, one of numpy's too; None where it is something else, a truth value for one.
+
+    SQLite takes numpy's, which columns of frames hold, for bytes, and finds nothing by them.
+    """
+    try:
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]  # what is none raises
+    except TypeError:
+        return None
+
+
+def checked_number(value: object, what: str) -> int:
+    """The whole number that a value is. Raises ValidationError, in which the value is called `what`."""
+    found = whole_number(value)
+    if found is None:
+        raise ValidationError(f"{what} must be a whole number, found {type(value).__name__} {str(value)[:60]!r}")
     return found

@@ -7,8 +7,8 @@ and in filters are another thing: their types say what they are.)
 from __future__ import annotations
 
 import datetime as dt
-import operator
 
+from icecore.engine.common.identifiers import whole_number
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.types import LongType
 
@@ -40,11 +40,8 @@ def _parsed(text: str) -> dt.datetime | None:
 
 
 def _checked(moment: TimestampLike, what: str) -> int:
-    try:
-        found = operator.index(moment)  # type: ignore[arg-type]  # what is none raises
-    except TypeError:
-        found = None
-    if found is None or isinstance(moment, bool):
+    found = whole_number(moment)
+    if found is None:
         raise ValidationError(
             f"{what} must be milliseconds since 1970, a datetime or text as '2013-05-01T12:00:00Z', "
             f"found {type(moment).__name__} {str(moment)[:60]!r}"

@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from icecore.engine.common.identifiers import checked_number
 from icecore.engine.common.text import short_repr
 from icecore.engine.errors import ForeignCommitError, IcecoreError, StorageError, ValidationError
 from icecore.engine.events import event as ev
@@ -139,8 +140,9 @@ class Forgetter:
 
     def _event(self, position: int) -> Event:
         head = self.repository.store.head()[0]
-        if not isinstance(position, int) or isinstance(position, bool) or not 0 < position <= head:
-            raise ValidationError(f"there is no position {position!r}: the log ends at {head}")
+        position = checked_number(position, "position")
+        if not 0 < position <= head:
+            raise ValidationError(f"there is no position {position}: the log ends at {head}")
         return self.repository.store.event_at(position)
 
     def _note_states_again(self, streams: Collection[str]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, evolve, field
 
+from icecore.engine.common.identifiers import checked_number
 from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.data.scan_task import FileScanTask
@@ -82,8 +83,7 @@ class DataScan(ScanDisplay):
         """
         if sum(x is not None for x in (snapshot_id, ref, as_of)) > 1:
             raise ValidationError("a scan takes one of snapshot_id, ref and as_of")
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
-            raise ValidationError(f"limit must be a whole number, found {type(limit).__name__} {limit!r}")
+        limit = None if limit is None else checked_number(limit, "limit")
         if limit is not None and limit < 0:
             raise ValidationError(f"limit must not be negative, found {limit}")
         snapshot, schema = _snapshot_and_schema(state, snapshot_id, ref, as_of)

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from icecore.engine.common.identifiers import names_of
+from icecore.engine.common.identifiers import names_of, whole_number
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.expression.timestamps import TimestampLike
@@ -177,7 +177,8 @@ def diff(
             return None
         if isinstance(which, str):
             return scan(table, ref=which).snapshot
-        return (scan(table, snapshot_id=which) if isinstance(which, int) else scan(table, as_of=which)).snapshot
+        number = whole_number(which)
+        return (scan(table, as_of=which) if number is None else scan(table, snapshot_id=number)).snapshot
 
     changelog = IncrementalChangelogScan.between(
         table._planner,

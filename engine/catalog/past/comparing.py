@@ -10,7 +10,7 @@ from attrs import field, frozen
 from icecore.engine.catalog.catalog_handle import CatalogHandle, table_of
 from icecore.engine.catalog.past.blaming import stream_of_table
 from icecore.engine.catalog.past.undoing import Moment, position_of
-from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
+from icecore.engine.common.identifiers import IdentifierLike, checked_number, identifier_tuple
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, is_view_stream
@@ -129,7 +129,7 @@ def show_commit(catalog: CatalogHandle, position: int) -> ShownCommit:
 
     warehouse = catalog._warehouse
     store = warehouse.store
-    head = store.head()[0]
+    head, position = store.head()[0], checked_number(position, "position")
     if not 1 <= position <= head:
         raise ValidationError(f"there is no commit at position {position}: {extent_text(head)}")
     event = store.event_at(position)

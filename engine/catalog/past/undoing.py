@@ -10,7 +10,13 @@ import datetime as dt
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle, once
-from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple, namespace_tuple
+from icecore.engine.common.identifiers import (
+    IdentifierLike,
+    checked_number,
+    identifier_tuple,
+    namespace_tuple,
+    whole_number,
+)
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.provenance import provenance
 from icecore.engine.expression.timestamps import to_epoch_ms
@@ -26,9 +32,8 @@ Moment = int | str | dt.datetime
 
 def position_of(store: EventStore, moment: Moment, what: str) -> int:
     """The position itself, or the last one at or before a time. Raises ValidationError."""
-    if isinstance(moment, int) and not isinstance(moment, bool):
-        return moment
-    return store.position_at(to_epoch_ms(moment, what))
+    position = whole_number(moment)
+    return store.position_at(to_epoch_ms(moment, what)) if position is None else position
 
 
 @overload
@@ -86,7 +91,8 @@ def restore(
         at = position_of(catalog._warehouse.store, to, "to")
         return joint_restore.restore(catalog._warehouse.targets, at, who, name=name, namespace=within, dry_run=dry_run)
 
-    asked = {"to": to, "table": name, "namespace": within}
+    number = whole_number(to)
+    asked = {"to": to if number is None else number, "table": name, "namespace": within}
     return make() if dry_run else once(catalog, idempotency_key, "restore", asked, make, int)
 
 
@@ -126,6 +132,9 @@ def revert(
     conflict, ValidationError for what can't be undone: format upgrades, expired snapshots, deleted files.
     """
     from icecore.engine.joint_commit import joint_revert
+
+    position = checked_number(position, "position")
+    through = None if through is None else checked_number(through, "through")
 
     def make() -> int | CatalogDryRun:
         who = provenance(catalog.actor, message=message, author=author)

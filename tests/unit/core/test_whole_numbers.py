@@ -1,0 +1,64 @@
+"""Positions, ids and limits as numpy has them, which a frame of the log gives; SQLite takes these for bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from core_tables import ids_of
+
+import icecore
+from icecore.engine.errors import ValidationError
+
+
+@pytest.fixture
+def lake(catalog: icecore.Catalog) -> icecore.Catalog:
+    """The namespace, the table and one row each by a commit of its own: positions 1 to 4."""
+    table = catalog.create_table("ns.t", pa.schema([("id", pa.int64())]))
+    for i in (1, 2):
+        table.append([{"id": i}])
+    return catalog
+
+
+def test_positions_of_numpy_are_positions(lake: icecore.Catalog) -> None:
+    """Not times in milliseconds, by which all would be as it was before the first commit."""
+    two, three, four, five = np.array([2, 3, 4, 5], np.uint8)
+    assert lake.at(three).position == 3 == lake.at(np.array([3])[0]).position
+    assert ids_of(lake.at(three).load_table("ns.t")) == [1]
+    assert lake.show_commit(three).event["position"] == 3
+    assert lake.diff(three, four) == lake.diff(3, 4)
+    assert lake.diff_table("ns.t", three).rows()["id"].to_pylist() == [2]
+    assert lake.log(after=two, up_to=three, limit=two)["position"].to_pylist() == [3]
+    assert lake.restore(three, idempotency_key="back") == lake.restore(3, idempotency_key="back") == 5
+    assert ids_of(lake.load_table("ns.t")) == [1]
+    assert lake.revert(five, through=five, idempotency_key="again") == 6
+    assert ids_of(lake.load_table("ns.t")) == [1, 2]
+    archived = lake.archive(before=two)
+    assert archived is not None and archived.events == 1 and lake.verify().ok
+
+
+def test_snapshot_ids_of_numpy_are_ids(lake: icecore.Catalog) -> None:
+    table = lake.load_table("ns.t")
+    first, second = np.array([h.snapshot_id for h in table.history()])
+    assert table.diff(first, second).rows()["id"].to_pylist() == [2]
+    assert table.scan(snapshot_id=first, limit=np.array([1])[0]).count() == 1
+
+
+@pytest.mark.parametrize("wrong", ["3", 3.0, True, np.True_, None])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lake, wrong: lake.at(position=wrong),
+        lambda lake, wrong: lake.show_commit(wrong),
+        lambda lake, wrong: lake.revert(wrong),
+        lambda lake, wrong: lake.archive(before=wrong),
+        lambda lake, wrong: lake.forget_text("zoe", positions=[wrong]),
+    ],
+)
+def test_what_is_no_whole_number_is_refused(
+    lake: icecore.Catalog, call: Callable[[icecore.Catalog, object], object], wrong: object
+) -> None:
+    with pytest.raises(ValidationError, match=r"must be a whole number, found|takes a position"):
+        call(lake, wrong)
