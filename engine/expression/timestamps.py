@@ -24,9 +24,9 @@ def to_epoch_ms(moment: TimestampLike, what: str) -> int:
     time = _parsed(moment) if isinstance(moment, str) else moment
     if not isinstance(time, dt.datetime):
         return _checked(moment, what)
-    # Of subclasses some have rules of their own for what says no zone: pandas takes it for UTC.
-    plain = dt.datetime.combine(time.date(), time.timetz())
     try:
+        # Of subclasses some have rules of their own for what says no zone: pandas takes it for UTC.
+        plain = dt.datetime.combine(time.date(), time.timetz())
         return (plain.astimezone(dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
     except (OverflowError, OSError, ValueError) as e:
         raise ValidationError(f"{what} {time} is out of range") from e

@@ -131,7 +131,7 @@ def test_no_other_module_says_what_a_time_without_a_zone_is() -> None:
     assert found == ["engine/expression/timestamps.py", "engine/spec/default_value.py"]
 
 
-@pytest.mark.parametrize("moment", [True, 1.5, b"x", "yesterday", "", dt.date(2024, 1, 1), 2**63, [1]])
+@pytest.mark.parametrize("moment", [True, 1.5, b"x", "yesterday", "", dt.date(2024, 1, 1), 2**63, [1], pd.NaT])
 def test_what_is_no_moment_is_named(catalog: icecore.Catalog, moment: Any) -> None:
     table = make_table(catalog)
     table.append(rows(1))
