@@ -63,13 +63,23 @@ def limited_connection(memory_limit: str | None) -> duckdb.DuckDBPyConnection:
 def parameters_by_name(parameters: Mapping[str, Any] | Sequence[Any] | None) -> Mapping[str, Any] | None:
     """The parameters by name: `1`, `2` and so on for those given by position, as DuckDB has it.
 
-    Raises ValidationError where they are neither a mapping nor a list.
+    Numbers of numpy, which it takes not, are Python's. Raises ValidationError where they are neither a mapping nor a
+    list.
     """
-    if parameters is None or isinstance(parameters, Mapping):
-        return parameters
+    if parameters is None:
+        return None
+    if isinstance(parameters, Mapping):
+        return {name: _plain(value) for name, value in parameters.items()}
     if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Sequence):
         raise ValidationError(f"parameters must be a mapping or a list, found {type(parameters).__name__}")
-    return {str(i): value for i, value in enumerate(parameters, 1)}
+    return {str(i): _plain(value) for i, value in enumerate(parameters, 1)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    is_number = getattr(getattr(value, "dtype", None), "kind", None) in {"b", "i", "u", "f"}
+    return value.item() if is_number and value.ndim == 0 else value
 
 
 def timeout_seconds(timeout: float | None) -> float | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -187,6 +188,10 @@ def test_time_travel_by_parameters_and_of_the_catalog(lake: icecore.Catalog) -> 
     first = lake.load_table("ns.t").history()[0].snapshot_id
     sql = "SELECT count(*) FROM ns.t AT (VERSION => $v) WHERE id > $low"
     assert lake.query(sql, {"v": first, "low": 4}).fetchall() == [(5,)]
+    numpys = {"v": np.array([first])[0], "low": np.float32(4)}
+    assert lake.query(sql, numpys).fetchall() == [(5,)]
+    assert lake.query("SELECT len($ids), $yes", {"ids": [np.int8(1)], "yes": np.True_}).fetchall() == [(1, True)]
+    assert lake.sql("SELECT $1 + 1 AS n", [np.int64(1)])["n"].to_pylist() == [2]
     created = next(e["position"] for e in lake.log("ns.t").to_pylist())
     assert lake.at(created + 1).query("SELECT count(*) FROM ns.t").fetchall() == [(10,)]
 
