@@ -81,7 +81,10 @@ def drop_column(
 def rename_column(
     settings: Settings, column: str, new: str, dry_run: bool, message: str | None, author: str | None
 ) -> None:
-    """Rename a column. No file is written again."""
+    """Rename a column. No file is written again.
+
+    Of a field of a struct NEW is its name alone: `rename-column who.name full_name`.
+    """
     what = f"rename the column {column} to {new}"
     _schema(settings, what, lambda u: u.rename_column(column, new), message, author, dry_run)
 
