@@ -203,7 +203,7 @@ def _json(path: Path, target: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     if data[:1] != b"{":
         # Arrow's reader dies of a null at the beginning.
         raise ValidationError(_ROWS_OF_JSON)
-    known = {f.name: kind for f in target or () if (kind := _in_json(f.type)) is not None}
+    known = _known_in_json(target or (), text)
     explicit = _as_text(pa.schema(known), _is_time, _is_bytes) if target is not None else None
     parse = pyarrow.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="infer")
     # Rows may be of any size and on several lines: Arrow looks for their ends where it has more blocks than one.
@@ -222,13 +222,21 @@ def _array(text: str) -> list[Any]:
     return rows
 
 
-def _in_json(kind: pa.DataType) -> pa.DataType | None:
-    """The part of a type that Arrow's reader of JSON can make, bytes at the top alone; it guesses the rest."""
+def _known_in_json(fields: Iterable[pa.Field], text: str) -> dict[str, pa.DataType]:
+    """The fields that may be in a text, with what of their types Arrow's reader of JSON can make; it guesses the rest.
+
+    Others would be there all the same, as nulls that keep defaults out.
+    """
+    named = [f for f in fields if json.dumps(f.name) in text or json.dumps(f.name, ensure_ascii=False) in text]
+    return {f.name: kind for f in named if (kind := _in_json(f.type, text)) is not None}
+
+
+def _in_json(kind: pa.DataType, text: str) -> pa.DataType | None:
+    """The part of a type that Arrow's reader of JSON can make, bytes at the top alone."""
     if pa.types.is_struct(kind):
-        parts = {f.name: part for f in kind if (part := _in_json(f.type)) is not None and not _is_bytes(part)}
-        return pa.struct(parts)
+        return pa.struct({name: part for name, part in _known_in_json(kind, text).items() if not _is_bytes(part)})
     if pa.types.is_list(kind):
-        part = _in_json(kind.value_type)
+        part = _in_json(kind.value_type, text)
         return None if part is None or _is_bytes(part) else pa.list_(part)
     is_guessed = isinstance(kind, pa.BaseExtensionType) or pa.types.is_null(kind) or pa.types.is_nested(kind)
     return None if is_guessed else kind

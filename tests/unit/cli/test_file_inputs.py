@@ -15,6 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
+import icecore
+from icecore.engine.spec.types import DateType, LongType
+
 Run = Callable[..., Result]
 RunJson = Callable[..., Any]
 
@@ -121,6 +124,23 @@ def test_values_in_json_are_read_by_the_types_of_the_table(
     (tmp_path / "a.json").write_text(form % said.replace("08:00:00Z", "10:00:00+02:00"))
     run("append", "s.t", str(tmp_path / "a.json"))
     assert run_json("show", "s.t") == [row | {"s": row["s"] | {"n": None}, "u": None}]  # type: ignore[operator]  # a dict
+
+
+def test_what_no_row_of_a_json_file_has_gets_its_default(
+    warehouse: Path, run: Run, run_json: RunJson, tmp_path: Path
+) -> None:
+    """As of a CSV file; a null that is there stays one."""
+    run("init")
+    run("create", "s.t", "--schema", "s struct<x: long>", "--create-namespace", "--format-version", "3")
+    with icecore.open(warehouse) as catalog, catalog.load_table("s.t").update_schema() as schema:
+        schema.add_column("d", LongType(), default_value=7).add_column("on", DateType(), default_value="2024-01-05")
+        schema.add_column(("s", "y"), LongType(), default_value=5)
+    for text in ('{"s": {"x": 1}}', '[{"s": null, "d": null}]'):
+        (tmp_path / "a.json").write_text(text)
+        run("append", "s.t", str(tmp_path / "a.json"))
+    first, second = {"s": {"x": 1, "y": 5}, "d": 7}, {"s": None, "d": None}
+    found = run_json("query", "SELECT * FROM s.t ORDER BY d NULLS LAST")
+    assert found == [row | {"on": "2024-01-05"} for row in (first, second)]
 
 
 def test_rows_in_json_may_be_long_and_on_several_lines(run: Run, run_json: RunJson, tmp_path: Path) -> None:
