@@ -61,9 +61,8 @@ def _column(values: list[Any], field: NestedField | None) -> pa.Array:
 def _array(values: list[Any], kind: pa.DataType | None = None) -> pa.Array:
     """The values as Arrow, with the nanoseconds of pandas' timestamps, of which Arrow makes microseconds."""
     array = pa.array(values, kind)
-    if any(map(_has_nanoseconds, values)):
-        return pa.array(values, _in_nanoseconds(array.type))
-    return array
+    exact = _in_nanoseconds(array.type)
+    return pa.array(values, exact) if exact != array.type and any(map(_has_nanoseconds, values)) else array
 
 
 def _has_nanoseconds(value: Any) -> bool:
