@@ -62,18 +62,20 @@ def _of_state(state: TableState) -> dict[str, Any]:
 
 
 def log_health(log: LoggedTables) -> pa.Table:
-    """The rows of `log_health`. The whole log is read: every event's hash is computed."""
+    """The rows of `log_health`. The whole log is read, as of one moment: every event's hash is computed."""
     return pa.Table.from_pylist(list(_aspects(log)), schema=LOG_HEALTH)
 
 
 def _aspects(log: LoggedTables) -> Iterator[dict[str, Any]]:
     store = log.store
-    position, head, _ = store.head()
-    broken = list(chain_problems(store))
-    yield _aspect("hash chain", not broken, position, _first(broken) or f"unbroken up to {head}")
-    yield _faults("database file", list(database_problems(store)))
-    if not broken:
-        yield _faults("read models", list(model_problems(store, log.repository.entries.beside)))
+    # Others may commit meanwhile.
+    with store.reading():
+        position, head, _ = store.head()
+        broken = list(chain_problems(store))
+        yield _aspect("hash chain", not broken, position, _first(broken) or f"unbroken up to {head}")
+        yield _faults("database file", list(database_problems(store)))
+        if not broken:
+            yield _faults("read models", list(model_problems(store, log.repository.entries.beside)))
     tables = [t for s, t in log.named.items() if not is_view_stream(s)]
     yield _aspect("tables", True, sum(not t.is_dropped for t in tables))
     yield _aspect("dropped tables", True, sum(t.is_dropped for t in tables))

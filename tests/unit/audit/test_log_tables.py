@@ -12,7 +12,9 @@ import pytest
 from core_tables import local, pyiceberg_catalog
 
 import icecore
+from icecore.engine.archive.log_replica import ReplayedModels
 from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS
+from icecore.projections.verify import verify_models
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
 OF_EVENTS = ["commits", "file_history", "schema_history", "spec_history", "property_history", "ref_history"]
@@ -223,6 +225,22 @@ def test_log_health_tells_what_is_broken(tmp_path: Path) -> None:
             connection.execute("UPDATE event SET message = 'other' WHERE position = 2")
         (broken,) = ask(catalog, "SELECT aspect, detail FROM log_health WHERE NOT ok")
         assert broken["aspect"] == "hash chain" and "position 2" in broken["detail"]
+
+
+def test_log_health_is_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others commit between the replay and the read models that it is compared with is no fault of them."""
+    with icecore.open(tmp_path / "lake") as catalog, icecore.open(tmp_path / "lake") as other:
+        catalog.create_namespace("shop")
+        table = other.create_table("shop.t", SCHEMA)
+
+        def replayed(*of: Any) -> ReplayedModels:
+            found = ReplayedModels(*of)
+            table.append([{"id": 1, "city": "Oslo"}])
+            return found
+
+        monkeypatch.setattr(verify_models, "ReplayedModels", replayed)
+        assert ask(catalog, "SELECT aspect, detail FROM log_health WHERE NOT ok") == []
+        assert catalog.position == 3
 
 
 def test_an_archived_log_is_told_from_its_archive(tmp_path: Path) -> None:
