@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
-from icecore.engine.events.event import is_view_stream
 from icecore.engine.log.store import EventStore
+from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.projections.verify.findings import UNCHECKED, Verification, of_log
+from icecore.projections.verify.verify_files import ahead_problems
 from icecore.projections.verify.verify_log import check_log
 from icecore.projections.verify.verify_tables import Progress, check_files
 
@@ -31,9 +33,12 @@ def verify(
     for _ in range(ATTEMPTS):
         with store.reading():
             log = check_log(store, repository, chosen)
-        if not log.problems or store.head()[1] == log.head:
+        # Versions are seen before they are in the log, so these are asked for as of now.
+        tables = [state for state in log.states if isinstance(state, TableState)]
+        problems = [*log.problems, *chain.from_iterable(ahead_problems(repository, state) for state in tables)]
+        if not problems or store.head()[1] == log.head:
             break
-    findings = of_log(log.problems)
+    findings = of_log(problems)
     notes = []
     files, stores = 0, dict[str, str | None]()
     for state in log.states:
@@ -41,6 +46,5 @@ def verify(
         files += checked.files
         findings += (f for f in checked.findings if f.cause not in UNCHECKED)
         notes += [f for f in checked.findings if f.cause in UNCHECKED]
-    views = sum(is_view_stream(state.stream) for state in log.states)
-    tables = len(log.states) - views
-    return Verification(log.position, tables, files, log.head, tuple(findings), tuple(notes), views)
+    views = len(log.states) - len(tables)
+    return Verification(log.position, len(tables), files, log.head, tuple(findings), tuple(notes), views)

@@ -10,7 +10,7 @@ from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.repository.repository import Repository
-from icecore.projections.files.version_files import version_after
+from icecore.projections.files.version_files import version_after, version_of
 from icecore.projections.files.version_hint import VERSION_HINT, hint_of
 from icecore.projections.inspect.reachable_files import shares_location
 
@@ -18,16 +18,43 @@ HINT_FOLLOWS_S = 5.0
 """How long after its commit a version hint may stay behind the pointer; its writer may be slow."""
 
 
-def version_problems(repository: Repository, state: TableState) -> Iterator[str]:
-    """A version hint that names another version, and a version of a file system table that the log doesn't have."""
+def hint_problems(repository: Repository, state: TableState) -> Iterator[str]:
+    """A version hint that names another version."""
+    if state.metadata_location is not None and _is_published(repository, state):
+        yield from _hint_problems(repository, state, state.metadata_location)
+
+
+def ahead_problems(repository: Repository, state: TableState) -> Iterator[str]:
+    """A version of a file system table that the log doesn't have. Asked outside of `reading`: others may commit."""
+    if not is_file_system(state) or not _is_published(repository, state):
+        return
+    known, location = None, _published(repository, state)
+    # Ours is claimed before it is there, until the log has it: one without a claim is another's unless the log went on.
+    while location is not None and location != known:
+        known, folder = location, location.rsplit("/", 1)[0]
+        version = version_of(location) or state.metadata_version
+        path = version_after(folder, version, repository.storage_of(state))
+        if path is None or repository.materializer.is_claimed(state.stream):
+            return
+        if (location := _published(repository, state)) == known:
+            yield (
+                f"{path} is ahead of the log, which ends at version {version} of {dotted(state.identifier)}: another "
+                "engine made it, or its event was lost; to go on from there, drop the table and register that file"
+            )
+
+
+def _published(repository: Repository, state: TableState) -> str | None:
+    head = repository.store.row(MODELS, "get_head", stream=state.stream)
+    location: str | None = None if head is None else head["metadata_location"]
+    return location
+
+
+def _is_published(repository: Repository, state: TableState) -> bool:
+    """Whether all of a table is written out, and it alone has its folder."""
     head = repository.store.row(MODELS, "get_head", stream=state.stream)
     if head is None or state.dropped or state.metadata_location is None or shares_location(repository, state):
-        return
-    if state.pending or head["materialized_version"] < state.stream_version:
-        return
-    yield from _hint_problems(repository, state, state.metadata_location)
-    if is_file_system(state) and not repository.materializer.is_claimed(state.stream):
-        yield from _ahead_problems(repository, state, state.metadata_location)
+        return False
+    return not state.pending and head["materialized_version"] >= state.stream_version
 
 
 def _hint_problems(repository: Repository, state: TableState, location: str) -> Iterator[str]:
@@ -66,13 +93,3 @@ def _is_of_another(repository: Repository, state: TableState, folder: str, hint:
         repository.storage_of(state).exists(p) and repository.store.row(MODELS, "get_file", location=p) is None
         for p in paths
     )
-
-
-def _ahead_problems(repository: Repository, state: TableState, location: str) -> Iterator[str]:
-    folder, storage = location.rsplit("/", 1)[0], repository.storage_of(state)
-    if (path := version_after(folder, state.metadata_version, storage)) is not None:
-        yield (
-            f"{path} is ahead of the log, which ends at version {state.metadata_version} of "
-            f"{dotted(state.identifier)}: another engine made it, or its event was lost; to go on from there, "
-            "drop the table and register that file"
-        )

@@ -18,7 +18,7 @@ from icecore.engine.metadata.view_fold import ViewState, fold_view
 from icecore.engine.replay.table_states import decode_checkpoint
 from icecore.engine.replay.view_states import decode_view_checkpoint
 from icecore.engine.repository.repository import Repository
-from icecore.projections.verify.verify_files import version_problems
+from icecore.projections.verify.verify_files import hint_problems
 from icecore.projections.verify.verify_models import database_problems, model_problems
 
 State: TypeAlias = "TableState | ViewState"
@@ -56,7 +56,7 @@ def check_log(store: EventStore, repository: Repository, streams: frozenset[str]
         problems += model_problems(store)
     for state in states.values():
         if isinstance(state, TableState):
-            problems += version_problems(repository, state)
+            problems += hint_problems(repository, state)
     return CheckedLog(position, head, tuple(states.values()), tuple(problems))
 
 

@@ -13,6 +13,7 @@ from core_tables import ids_of, local, make_table, peer_ids, repository_of, rows
 from fault_writers import append_some, mixed_work
 
 import icecore
+from icecore.engine.archive.log_replica import ReplayedModels
 from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
@@ -26,6 +27,7 @@ from icecore.engine.errors import (
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository.repository import Repository
 from icecore.projections.files import materialize
+from icecore.projections.verify import verify_models
 
 Open = Callable[[], icecore.Catalog]
 SCHEMES = ("metastore", "filesystem")
@@ -112,6 +114,24 @@ def test_threads_with_catalogs_of_their_own_lose_nothing(catalog: icecore.Catalo
     last = local(table.metadata_location)
     hint = (last.parent / "version-hint.text").read_text()
     assert last.name in (f"{hint}.metadata.json", f"v{hint}.metadata.json")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_commits_while_a_warehouse_is_verified_are_no_problem(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """However often it is looked again: a version that came since is in the log, if not as of the check's moment."""
+    make_table(catalog, properties={"icecore.commit-scheme": scheme})
+    with icecore.open(catalog.path) as other:
+
+        def replayed(*of: Any) -> ReplayedModels:
+            other.load_table("ns.t").append(rows(other.position))
+            return ReplayedModels(*of)
+
+        monkeypatch.setattr(verify_models, "ReplayedModels", replayed)
+        found = catalog.verify()
+    assert found.problems == ()
+    assert found.events < catalog.position
 
 
 def test_of_commits_one_after_another_the_newest_alone_has_a_hint(
