@@ -1,7 +1,7 @@
 """The writer of archives: first the file, verified and durable, then one SQLite transaction that moves the events.
 
-A crash before that transaction leaves the log as it was and a file that nothing refers to; after it all is done. So
-either state is valid.
+The file gets its name in that transaction. A crash in it leaves the log as it was and a file that nothing refers to;
+after it all is done. So either state is valid.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import orjson
 from attrs import frozen
 
 from icecore.engine.errors import CommitConflictError, CorruptLogError, IcecoreError, StorageError, ValidationError
-from icecore.engine.events.event import Event
+from icecore.engine.events.event import LOG_FORGOTTEN, Event
 from icecore.engine.log.archives import ARCHIVE, Archive
 from icecore.engine.log.reader import EVENTS
 from icecore.engine.log.redactions import Redactions
@@ -49,10 +49,10 @@ def archive_events(
 
     `states_at` gives the states of streams at a position as checkpoints, `needed_content` the positions up to one whose
     content files snapshots need. Raises ValidationError where an event is still to be written out or is the last of
-    the log, CorruptLogError where the chain is broken, CommitConflictError where another process archived meanwhile,
-    StorageError. The log is as it was then.
+    the log, CorruptLogError where the chain is broken, CommitConflictError where another process archived or forgot
+    something meanwhile, StorageError. The log is as it was then.
     """
-    first = store.archives.last_position + 1
+    begun_at, first = store.head()[0], store.archives.last_position + 1
     if last < first:
         return None
     _check_range(store, last)
@@ -60,12 +60,22 @@ def archive_events(
     target = target.absolute()
     _check_target(store, target, first)
     states = states_at(last)
-    archive = _write_file(store, target, first, last)
-    with store.write():
-        if store.archives.last_position + 1 != first:
-            raise CommitConflictError(f"another process archived up to position {store.archives.last_position}")
-        _check_range(store, last)
-        _move(store, archive, states, needed_content(last))
+    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        archive = _write_file(store, part, target, first, last)
+        with store.write():
+            if store.archives.last_position + 1 != first:
+                raise CommitConflictError(f"another process archived up to position {store.archives.last_position}")
+            # The file and the states still have it.
+            if forgotten := next(store.filtered_events(kind=LOG_FORGOTTEN, after=begun_at), None):
+                raise CommitConflictError(f"something was forgotten meanwhile, at position {forgotten.position}")
+            _check_range(store, last)
+            needed = needed_content(last)
+            _put_in_place(part, target)
+            _move(store, archive, states, needed)
+    finally:
+        for ending in ("", "-journal"):
+            part.with_name(part.name + ending).unlink(missing_ok=True)
     with contextlib.suppress(sqlite3.Error):
         # What is gone leaves free pages; where others use the log now they are used up later.
         store.connection().execute(query(SETTINGS, "compact"))
@@ -106,23 +116,24 @@ def _is_leftover(target: Path, first: int) -> bool:
     return bool(found[0] == first)
 
 
-def _write_file(store: EventStore, target: Path, first: int, last: int) -> Archive:
-    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+def _write_file(store: EventStore, part: Path, target: Path, first: int, last: int) -> Archive:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _fill(store, part, first, last)
         sync_path(part)
-        archive = _checked(store, part, target, first, last)
-        os.replace(part, target)
-        sync_path(target.parent)
+        return _checked(store, part, target, first, last)
     except (OSError, sqlite3.Error) as e:
         if isinstance(e, IcecoreError):
             raise
         raise StorageError(f"can't write the archive {target}: {e}") from e
-    finally:
-        for ending in ("", "-journal"):
-            part.with_name(part.name + ending).unlink(missing_ok=True)
-    return archive
+
+
+def _put_in_place(part: Path, target: Path) -> None:
+    try:
+        os.replace(part, target)
+        sync_path(target.parent)
+    except OSError as e:
+        raise StorageError(f"can't write the archive {target}: {e}") from e
 
 
 def _fill(store: EventStore, part: Path, first: int, last: int) -> None:

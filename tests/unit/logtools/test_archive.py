@@ -279,7 +279,34 @@ def test_of_two_that_archive_one_is_refused(
     monkeypatch.setattr(write_archive, "_write_file", late)
     with pytest.raises(CommitConflictError, match="another process archived"):
         catalog.archive(cut)
-    assert [a.last_position for a in catalog.archives()] == [cut - 2] and catalog.verify().ok
+    (archive,) = catalog.archives()
+    assert archive.last_position == cut - 2 and catalog.verify().ok
+    assert [p.name for p in catalog.path.iterdir() if "archive" in p.name] == [archive.file]
+
+
+def test_what_is_forgotten_while_its_events_are_archived_does_not_come_back(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that was written before is given up, and so the log verifies; archived again it has it no more."""
+    table = make_table(catalog, "told")
+    table.append(rows(1), message="for Secretville")
+    table.append(rows(2))
+    peer, written = open_again(), write_archive._write_file
+
+    def late(*arguments: object) -> object:
+        found = written(*arguments)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        peer.forget_text("Secretville")
+        return found
+
+    cut = catalog.position
+    monkeypatch.setattr(write_archive, "_write_file", late)
+    with pytest.raises(CommitConflictError, match=f"something was forgotten meanwhile, at position {cut + 1}"):
+        catalog.archive(cut)
+    assert catalog.verify().ok and not [p for p in catalog.path.iterdir() if "archive" in p.name]
+    made = catalog.archive(cut)
+    assert made is not None and b"Secretville" not in made.path.read_bytes()
+    assert catalog.verify().ok
 
 
 def die(*_: object, **__: object) -> None:
