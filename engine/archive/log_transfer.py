@@ -46,7 +46,7 @@ class ImportedLog:
 
 
 def export_log(store: EventStore, target: PathOrFile, format: str, root: str) -> int:
-    """Writes the whole log and returns the number of events; a file at a path appears whole or not at all.
+    """Writes the whole log as of one moment and returns the number of events; a file at a path appears whole or not.
 
     `root` is the folder that the log is of, as a `file://` location.
 
@@ -54,12 +54,14 @@ def export_log(store: EventStore, target: PathOrFile, format: str, root: str) ->
     """
     if format not in FORMATS:
         raise ValidationError(f"a log is exported as {' or '.join(FORMATS)}, found {format!r}")
-    checked = verified(records(store), Redactions.of(store))
-    origin = Origin(store.warehouse_value("warehouse-uuid"), root, store.head()[0])
-    if isinstance(target, (str, os.PathLike)):
-        with _replacing(Path(target)) as out:
-            return _write(origin, checked, out, format)
-    return _write(origin, checked, target, format)
+    # An event and its content are read one after the other, and others may forget something in between.
+    with store.reading():
+        checked = verified(records(store), Redactions.of(store))
+        origin = Origin(store.warehouse_value("warehouse-uuid"), root, store.head()[0])
+        if isinstance(target, (str, os.PathLike)):
+            with _replacing(Path(target)) as out:
+                return _write(origin, checked, out, format)
+        return _write(origin, checked, target, format)
 
 
 def _write(origin: Origin, found: Iterable[Record], out: IO[bytes], format: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import io
 import json
 import shutil
@@ -240,3 +241,26 @@ def test_an_export_that_was_cut_off_is_refused(filled: icecore.Catalog, tmp_path
     with pytest.warns(MovedWarehouseWarning):
         imported = icecore.import_log(io.BytesIO(b"\n".join(map(orjson.dumps, earlier))), tmp_path / "other")
     assert imported.events == kept
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_an_export_is_of_one_moment(catalog: icecore.Catalog, tmp_path: Path, form: str) -> None:
+    """What is forgotten while it is written does not break its chain, and it can be imported."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.delete("id = 1")
+    table.rewrite_manifests()
+    table.maintenance.expire_snapshots().older_than(dt.datetime.now()).retain_last(1).commit()
+    position = catalog.position
+
+    class Written(io.BytesIO):
+        def write(self, data: Any) -> int:
+            if catalog.position == position:
+                with icecore.open(catalog.path) as other:
+                    other.load_table("ns.t").forget(columns=["name"])
+            return super().write(data)
+
+    written = Written()
+    assert catalog.export_log(written, form) == position < catalog.position
+    with pytest.warns(MovedWarehouseWarning):
+        assert icecore.import_log(written, tmp_path / "other", materialize=False).events == position
