@@ -136,6 +136,8 @@ class ValueSearch:
                 places.append(Place("file", location, (what,), count, table, tuple(sorted(ids)), tuple(sorted(led))))
         if self.stream is None and not any(p.kind == "event" for p in places):
             places += self._in_log_files()
+        with store.reading():
+            is_whole = not list(chain_problems(store))
         return FoundValue(
             hashlib.sha256(self.wanted.encoded).hexdigest(),
             names.get(self.stream) if self.stream is not None else None,
@@ -146,7 +148,7 @@ class ValueSearch:
             str(store.path.absolute().parent),
             position,
             log_hash,
-            not list(chain_problems(store)),
+            is_whole,
             self._counts,
             tuple(places),
             self._unread,

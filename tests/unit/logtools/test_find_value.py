@@ -21,6 +21,8 @@ from icecore.engine.cli.main import cli
 from icecore.engine.errors import NoSuchTableError, ValidationError
 from icecore.engine.forget.find_value import FoundValue
 from icecore.engine.forget.value_matches import Wanted
+from icecore.engine.log import chain
+from icecore.engine.log.store import EventStore
 
 NAME = "Ottoline Featherstonehaugh"
 
@@ -204,3 +206,20 @@ def test_matches_of_all_parts_of_a_file_are_counted_and_what_is_encrypted_is_not
     [place] = [p for p in found.places if p.where.endswith("parts.parquet")]
     assert place.count == 3
     assert any(where.endswith("locked.parquet") for where in found.unread) and not found.is_nowhere
+
+
+def test_what_is_archived_meanwhile_does_not_break_the_chain(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chain is checked as of one moment."""
+    make_table(catalog).append(rows(1))
+    needed = chain._needed_positions
+
+    def archived_before(store: EventStore, after: int) -> frozenset[int]:
+        with icecore.open(catalog.path) as other:
+            other.archive(before=3)
+        return needed(store, after)
+
+    monkeypatch.setattr(chain, "_needed_positions", archived_before)
+    assert catalog.find_value("nowhere").is_nowhere
+    assert len(catalog.archives()) == 1
