@@ -10,18 +10,21 @@ import contextlib
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 from icecore.engine.archive.write_archive import archive_path
 from icecore.engine.catalog.warehouse import LOG_FILE
+from icecore.engine.common.location import local_path
 from icecore.engine.errors import CommitConflictError, StorageError, ValidationError
 from icecore.engine.events.event import DELETIONS, LOG_FORGOTTEN
+from icecore.engine.foreign.foreign_rows import FOREIGN
 from icecore.engine.forget.redact_events import REDACTION
 from icecore.engine.log.store import EventStore
 from icecore.engine.relocate.relocate_warehouse import Progress
 from icecore.engine.repository.assembly import CACHE_FOLDER
 from icecore.projections.files.materialize import CLAIMS_FOLDER
+from icecore.projections.files.version_files import version_of
 
 UNFINISHED = ".cloning"
 _ATTEMPTS = 10
@@ -37,11 +40,13 @@ def copy_warehouse(source: EventStore, log: Path, progress: Progress, *, metadat
     folder = source.path.absolute().parent
     for _ in range(_ATTEMPTS):
         position = source.head()[0]
+        known = set() if metadata_only else set(files_of(folder))
         _copy_claims([] if metadata_only else sorted((folder / CLAIMS_FOLDER).glob("*.json")), log.parent)
         _copy_log(source, log)
         copied = _copy_files([] if metadata_only else list(files_of(folder)), log, folder, progress)
         with contextlib.closing(EventStore(log, create=False)) as store:
             own_archives(store, folder)
+            _leave_later_versions(store, folder, known)
         if not any(event.kind in _LET_GO for event in source.events(position)):
             return copied
     raise CommitConflictError(f"files of {folder} were deleted again and again while they were copied; try again later")
@@ -65,6 +70,21 @@ def own_archives(store: EventStore, folder: Path) -> None:
             with store.write():
                 told = {"archive_id": archive.archive_id, "length": archive.length, "sha256": archive.sha256}
                 store.execute(REDACTION, "put_archive_file", file=str(own.relative_to(home)), **told)
+
+
+def _leave_later_versions(store: EventStore, folder: Path, known: Set[Path]) -> None:
+    """Deletes the copies of versions that are neither in a copied log nor were among the files `known` before it.
+
+    Taken for another engine's commits they would be of a later moment, and of data files that may not be there.
+    """
+    home = store.path.absolute().parent
+    for row in store.rows(FOREIGN, "numbered_heads"):
+        path, version = local_path(row["known"]), version_of(row["known"])
+        if path is None or version is None or not Path(path).is_relative_to(folder):
+            continue
+        for copy in (home / Path(path).parent.relative_to(folder)).glob("v*"):
+            if (version_of(copy.name) or 0) > version and folder / copy.relative_to(home) not in known:
+                copy.unlink()
 
 
 def check_shares_nothing(folder: Path, log: Path) -> None:
