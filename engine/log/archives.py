@@ -132,6 +132,8 @@ class Archives:
         return max(ended, default=0)
 
     def _rows(self, archive: Archive, query_name: str, parameters: dict[str, Any]) -> Iterator[sqlite3.Row]:
+        # What was forgotten since it was listed has it written anew, in another file.
+        archive = next((a for a in self.all() if a.archive_id == archive.archive_id), archive)
         connection = self._open(archive)
         try:
             cursor = connection.execute(query(EVENTS, query_name), parameters)

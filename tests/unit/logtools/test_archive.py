@@ -309,6 +309,23 @@ def test_what_is_forgotten_while_its_events_are_archived_does_not_come_back(
     assert catalog.verify().ok
 
 
+def test_an_archive_that_is_written_anew_while_the_log_is_read_is_read_on(
+    cut: int, catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
+) -> None:
+    """As of what is forgotten in it: its former file is gone when its turn comes."""
+    make_table(catalog, "told").append(rows(1), message="for Secretville")
+    told = catalog.position
+    catalog.archive(cut)
+    make_table(catalog, "last")
+    catalog.archive(told + 1)
+    events = store_of(catalog).events()
+    first = next(events)
+    open_again().forget_text("Secretville")
+    found = [first, *events]
+    assert [e.position for e in found] == list(range(1, told + 2))
+    assert found[told - 1].provenance.message == "for forgotten"
+
+
 def die(*_: object, **__: object) -> None:
     os._exit(9)
 
