@@ -10,7 +10,7 @@ import click
 from icecore.engine.cli.changes.found_snapshot import find_snapshot
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds
-from icecore.engine.cli.verbs import examples
+from icecore.engine.cli.verbs import examples, where_option
 from icecore.engine.display.output import counted, print_json
 from icecore.engine.display.plan_text import (
     EXPLAINED_COLUMNS,
@@ -35,7 +35,7 @@ SHOWN = 20
     )
 )
 @click.argument("table")
-@click.option("--where", metavar="FILTER", help="A SQL predicate, as in \"dest = 'SFO'\".")
+@where_option("A SQL predicate, as in \"dest = 'SFO'\".")
 @click.option("--snapshot", metavar="ID", help="The snapshot of this id, or of these first digits of one.")
 @click.option("--ref", help="The branch or tag of this name.")
 @click.option("--as-of", metavar="TIME", callback=milliseconds, help="The table as it was then (see log).")

@@ -13,7 +13,7 @@ from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.cli.changes.found_snapshot import find_snapshot
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import TIMES, milliseconds, names
-from icecore.engine.cli.verbs import examples
+from icecore.engine.cli.verbs import examples, where_option
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
 from icecore.engine.data.arrow.row_filter import keep_rows
@@ -84,7 +84,7 @@ def log(
     )
 )
 @click.argument("name")
-@click.option("--where", metavar="FILTER", help="A SQL predicate, as in \"dest = 'SFO'\".")
+@where_option("A SQL predicate, as in \"dest = 'SFO'\".")
 @click.option("--columns", metavar="A,B", callback=names, help="Only these.")
 @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True)
 @click.option("--snapshot", metavar="ID", help="The snapshot of this id, or of these first digits of one.")

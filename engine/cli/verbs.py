@@ -53,6 +53,17 @@ def key_option(command: Command) -> Command:
     )(command)
 
 
+def where_option(told: str, metavar: str = "FILTER") -> Callable[[Command], Command]:
+    """`--where` of a command, once: of two the last alone would choose the rows."""
+
+    def one(context: click.Context, option: click.Parameter, found: tuple[str, ...]) -> str | None:
+        if len(found) > 1:
+            raise click.UsageError("--where is given more than once: join the conditions by AND or OR")
+        return found[0] if found else None
+
+    return click.option("--where", metavar=metavar, multiple=True, callback=one, help=told)
+
+
 def made_before(catalog: Catalog, key: str | None) -> Event | None:
     """The event that an earlier call made under a key: who asks again is not asked."""
     return None if key is None else catalog._warehouse.store.event_by_idempotency_key(key)

@@ -10,7 +10,15 @@ import click
 from icecore.engine.cli.changes.found_snapshot import find_snapshot
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds, names, pairs
-from icecore.engine.cli.verbs import agree, change_command, dry_run_option, examples, key_option, risk_options
+from icecore.engine.cli.verbs import (
+    agree,
+    change_command,
+    dry_run_option,
+    examples,
+    key_option,
+    risk_options,
+    where_option,
+)
 from icecore.engine.common.text import abbreviated
 from icecore.engine.display.output import counted, waiting
 from icecore.engine.maintenance.maintenance import Expired, Maintained, OrphanFiles
@@ -48,7 +56,7 @@ def maintain(settings: Settings, table: str, dry_run: bool, yes: bool, message: 
     )
 )
 @click.argument("table")
-@click.option("--where", metavar="FILTER", help="Only files that may have rows of this SQL predicate.")
+@where_option("Only files that may have rows of this SQL predicate.")
 @click.option("--sort", metavar="TERM", multiple=True, help="Sort by this; may be repeated.")
 @click.option("--zorder", metavar="A,B", callback=names, help="Sort by columns that count alike.")
 @click.option("--option", "options", metavar="KEY=VALUE", multiple=True, callback=pairs, help="As Java names them.")

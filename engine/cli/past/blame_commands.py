@@ -6,7 +6,7 @@ import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import names
-from icecore.engine.cli.verbs import examples
+from icecore.engine.cli.verbs import examples, where_option
 from icecore.engine.errors import ValidationError
 
 ROWS = 20
@@ -16,7 +16,7 @@ ROWS = 20
     epilog=examples("icecore blame shop.orders --where \"city = 'Oslo'\"", "icecore blame shop.orders --column city")
 )
 @click.argument("table")
-@click.option("--where", metavar="SQL", help="Which rows, as in 'dep_delay = 9999'.")
+@where_option("Which rows, as in 'dep_delay = 9999'.", "SQL")
 @click.option("--columns", metavar="A,B", callback=names, help="Which columns of them.")
 @click.option("--limit", type=click.IntRange(min=1), default=ROWS, show_default=True, help="How many rows at most.")
 @click.option("--branch", metavar="NAME", help="Rows of this branch or tag.")

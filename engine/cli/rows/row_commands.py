@@ -10,7 +10,7 @@ from icecore.engine.cli.rows.asked_change import RowChange
 from icecore.engine.cli.rows.inputs import read_files
 from icecore.engine.cli.settings import Settings
 from icecore.engine.cli.texts import names
-from icecore.engine.cli.verbs import change_command, key_option, risk_options
+from icecore.engine.cli.verbs import change_command, key_option, risk_options, where_option
 from icecore.engine.commit.dry_run import DryRun
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import MAIN_BRANCH
@@ -30,7 +30,7 @@ BRANCH = click.option("--branch", default=MAIN_BRANCH, show_default=True)
     )
 )
 @click.argument("table")
-@click.option("--where", metavar="FILTER", help="A SQL predicate: rows for which it is true are deleted.")
+@where_option("A SQL predicate: rows for which it is true are deleted.")
 @click.option(
     "--keys", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Rows that equal one of this file."
 )
@@ -87,7 +87,7 @@ def delete(
 )
 @click.argument("table")
 @FILES
-@click.option("--where", metavar="FILTER", help="Only rows for which this SQL predicate is true are replaced.")
+@where_option("Only rows for which this SQL predicate is true are replaced.")
 @click.option("--partitions", is_flag=True, help="Only the partitions that FILES have rows of are replaced.")
 @NULLS
 @BRANCH

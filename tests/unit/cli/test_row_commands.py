@@ -60,6 +60,11 @@ def test_delete_asks(run: Run, run_json: RunJson, orders: str) -> None:
     run("delete", orders, code=2)
 
 
+def test_one_filter_alone_chooses_rows(run: Run, orders: str) -> None:
+    found = run("delete", orders, "--where", "id = 1", "--where", "id = 2", "--yes", code=2)
+    assert "--where is given more than once" in found.stderr
+
+
 def test_delete_by_keys_of_a_file(run: Run, run_json: RunJson, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("id,city\n1,Oslo\n2,Rome\n")
     (tmp_path / "keys.csv").write_text("id\n2\n5\n")
