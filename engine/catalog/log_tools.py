@@ -6,7 +6,8 @@ With `dry_run` nothing is stored, and the result says what the commit would be.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from heapq import merge
 from pathlib import Path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from icecore.engine.archive.write_archive import Archived
     from icecore.engine.catalog.catalog_at import CatalogAt
     from icecore.engine.commit.dry_run import CatalogDryRun
+    from icecore.engine.events.event import Event
     from icecore.engine.forget.forget import Forgotten
     from icecore.engine.table.commit_options import KeyedCommit
     from icecore.projections.verify.findings import Verification
@@ -63,23 +65,36 @@ def log(
     since_ms = None if since is None else to_epoch_ms(since, "since")
     until_ms = None if until is None else to_epoch_ms(until, "until")
     warehouse.repository.foreign.adopt_all_if_changed()
+    head = warehouse.store.head()[0]
+    first = 0 if after is None else checked_number(after, "after")
+    last = head if up_to is None else min(checked_number(up_to, "up_to"), head)
     of_all = partial(
-        warehouse.store.filtered_events,
-        actor=actor,
-        kind=kind,
-        since_ms=since_ms,
-        until_ms=until_ms,
-        after=None if after is None else checked_number(after, "after"),
-        up_to=None if up_to is None else checked_number(up_to, "up_to"),
+        warehouse.store.filtered_events, actor=actor, kind=kind, since_ms=since_ms, until_ms=until_ms, up_to=last
     )
-    if identifier is None:
-        events = of_all()
-    else:
+    streams: Sequence[str | None] = (None,)
+    if identifier is not None:
         named = streams_of_name(warehouse.store, warehouse.models, identifier_tuple(identifier))
-        chosen = named if follow else named[-1:]
-        events = merge(*(of_all(stream=stream) for stream in chosen), key=lambda e: e.position)
-    found = log_table(warehouse.store, events, None if limit is None else checked_number(limit, "limit"))
+        streams = named if follow else named[-1:]
+
+    def events(after: int) -> Iterable[Event]:
+        return merge(*(of_all(stream=stream, after=after) for stream in streams), key=lambda e: e.position)
+
+    chosen = events(first) if limit is None else _newest(events, first, last, checked_number(limit, "limit"))
+    found = log_table(warehouse.store, chosen)
     return found[::-1] if newest_first else found
+
+
+def _newest(events: Callable[[int], Iterable[Event]], after: int, last: int, limit: int) -> Iterable[Event]:
+    """The newest events of those after a position: a long log is not read for its end. Raises ValidationError."""
+    if limit < 0:
+        raise ValidationError(f"limit must not be negative, found {limit}")
+    width = limit
+    while True:
+        begin = max(after, last - width)
+        found = deque(events(begin), limit)
+        if len(found) == limit or begin == after:
+            return found
+        width *= 8
 
 
 def sql(

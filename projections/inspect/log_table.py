@@ -6,7 +6,6 @@ a log is listed whole, where reading values would take nearly as long again as a
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -45,15 +44,13 @@ LOG_SCHEMA = pa.schema(
 )
 
 
-def log_table(store: EventStore, events: Iterable[Event], limit: int | None = None) -> pa.Table:
-    """The events as rows of LOG_SCHEMA, oldest first; `limit` keeps the newest.
+def log_table(store: EventStore, events: Iterable[Event]) -> pa.Table:
+    """The events as rows of LOG_SCHEMA, in their order.
 
     `name` is what the table was called at that event, `changes` lists the updates in words.
     """
-    chosen: Iterable[Event] = events if limit is None else deque(events, limit)
     names = _Names(store)
-    rows = list(_rows(chosen, names))
-    return pa.Table.from_pylist(rows, schema=LOG_SCHEMA)
+    return pa.Table.from_pylist(list(_rows(events, names)), schema=LOG_SCHEMA)
 
 
 def log_lines(store: EventStore, events: Iterable[Event]) -> Iterator[tuple[Event, str | None, str]]:

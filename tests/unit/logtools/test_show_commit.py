@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from core_tables import make_table, rows
 
 import icecore
 from icecore.engine.display.ref_graph import graph_lines
 from icecore.engine.errors import NoSuchSnapshotError, NoSuchTableError, ValidationError
+from icecore.engine.events.event import Event
+from icecore.engine.log.reader import EventReader
 
 
 def test_a_commit_is_shown_whole(catalog: icecore.Catalog) -> None:
@@ -97,6 +102,32 @@ def test_the_log_of_what_was_renamed_and_dropped(catalog: icecore.Catalog) -> No
     assert newest["kind"].to_pylist() == ["table.created", "table.dropped"]
     with pytest.raises(NoSuchTableError):
         catalog.log("ns.nothing")
+
+
+def test_the_end_of_a_log_is_read_from_its_end(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest events are those at the end of all, whatever they are chosen by; a long log is not read for them."""
+    for i in range(40):
+        catalog.create_namespace(f"n{i}")
+    make_table(catalog).set_properties({"a": "1"}, author="ann")
+    catalog.load_table("ns.t").set_properties({"a": "2"})
+    ways: list[dict[str, Any]] = [{}, {"actor": "ann"}, {"kind": "namespace.created"}, {"identifier": "ns.t"}]
+    for chosen in (*ways, {"after": 20, "up_to": 30}):
+        whole = catalog.log(**chosen).to_pylist()
+        for limit in (1, 2, 7, 100):
+            assert catalog.log(**chosen, limit=limit).to_pylist() == whole[-limit:]
+    assert catalog.log(limit=0).num_rows == 0
+    with pytest.raises(ValidationError, match="limit must not be negative"):
+        catalog.log(limit=-1)
+    read: list[Event] = []
+    found = EventReader.filtered_events
+
+    def counting(self: EventReader, **chosen: Any) -> Iterator[Event]:
+        for event in found(self, **chosen):
+            read.append(event)
+            yield event
+
+    monkeypatch.setattr(EventReader, "filtered_events", counting)
+    assert (catalog.log(limit=3).num_rows, len(read)) == (3, 3)
 
 
 def test_a_graph_has_a_lane_for_each_line() -> None:
