@@ -9,7 +9,7 @@ from icecore.engine.cli.settings import Settings, make_namespace, namespace_opti
 from icecore.engine.cli.texts import pairs
 from icecore.engine.cli.verbs import agree, change_command, dry_run_option, key_option, made_before
 from icecore.engine.commit.dry_run import CatalogDryRun
-from icecore.engine.display.output import counted
+from icecore.engine.common.text import counted
 from icecore.engine.display.table_text import TableText
 from icecore.engine.display.view_text import ViewText
 

@@ -19,7 +19,7 @@ from icecore.engine.cli.settings import (
 )
 from icecore.engine.cli.texts import pairs
 from icecore.engine.cli.verbs import agree, examples, key_option, made_before
-from icecore.engine.display.output import counted
+from icecore.engine.common.text import counted
 from icecore.engine.display.table_text import TableText
 from icecore.engine.display.view_text import ViewText
 from icecore.engine.evolution.schema_text import parse_schema

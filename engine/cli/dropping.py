@@ -10,8 +10,9 @@ import click
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.cli.settings import Settings
 from icecore.engine.cli.verbs import agree, change_command, dry_run_option, key_option, made_before, risk_options
+from icecore.engine.common.text import counted
 from icecore.engine.deletion.purge_table import Purged
-from icecore.engine.display.output import counted, waiting
+from icecore.engine.display.output import waiting
 from icecore.engine.display.table_text import TableText
 from icecore.engine.errors import NoSuchTableError, NoSuchViewError
 from icecore.engine.events.event import is_view_stream

@@ -11,7 +11,8 @@ from icecore.engine.cli.changes.found_snapshot import find_snapshot
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds
 from icecore.engine.cli.verbs import examples, where_option
-from icecore.engine.display.output import counted, print_json
+from icecore.engine.common.text import counted
+from icecore.engine.display.output import print_json
 from icecore.engine.display.plan_text import (
     EXPLAINED_COLUMNS,
     FILE_COLUMNS,

@@ -6,8 +6,11 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Container
+from typing import TypeVar
 
 LONG_MAX = 2**63 - 1
+
+_Number = TypeVar("_Number", int, int | None)
 
 
 def now_ms() -> int:
@@ -35,6 +38,11 @@ def new_salt() -> bytes:
 def snapshot_id_of(u: uuid.UUID) -> int:
     """A positive 63-bit id from a random UUID, both halves folded (G5)."""
     return ((u.int >> 64) ^ (u.int & (2**64 - 1))) & LONG_MAX
+
+
+def signed(number: _Number) -> _Number:
+    """A number that some writers give without a sign, as 64 bits hold it, and Java, SQLite and DuckDB have it."""
+    return number - 2**64 if number is not None and number > LONG_MAX else number
 
 
 def new_snapshot_id(taken: Container[int], random_uuid: Callable[[], uuid.UUID] = uuid.uuid4) -> int:

@@ -24,6 +24,16 @@ def abbreviated(names: Iterable[object], most: int = MOST) -> str:
     return f"{shown} and {more} more" if more else shown or "none"
 
 
+def counted(number: int, what: str) -> str:
+    """`1 file`, `2,000 files`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def cut(text: str, most: int) -> str:
+    """A text, cut where it is longer."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def names_like(name: Identifier, known: Iterable[Identifier]) -> tuple[Identifier, ...]:
     """The known names that may be meant by one that is none, the best first: the same one elsewhere, then those alike.
 
@@ -70,14 +80,14 @@ def short_repr(value: Any) -> str:
 
     shown = (a for a in attrs.fields(type(value)) if a.repr is not False and not a.name.startswith("_"))
     parts = (f"{a.name}={_brief(getattr(value, a.name))}" for a in shown)
-    return _cut(f"{type(value).__qualname__}({', '.join(_fitting(parts))})", MOST_OF_A_REPR)
+    return cut(f"{type(value).__qualname__}({', '.join(_fitting(parts))})", MOST_OF_A_REPR)
 
 
 def changes_repr(kind: str, of: str | None, pending: Iterable[object] | None) -> str:
     """The repr of what gathers changes of a table or view: the first ones and their number; None where it has ended."""
     held = (call_text(p) if callable(p) else p if isinstance(p, str) else _brief(p) for p in pending or ())
     told = "ended" if pending is None else f"pending: {abbreviated(held, _ITEMS)}"
-    return _cut(f"{kind}({', '.join([*([] if of is None else [_brief(of)]), told])})", MOST_OF_A_REPR)
+    return cut(f"{kind}({', '.join([*([] if of is None else [_brief(of)]), told])})", MOST_OF_A_REPR)
 
 
 def call_text(function: Callable[..., object]) -> str:
@@ -85,7 +95,7 @@ def call_text(function: Callable[..., object]) -> str:
     name = function.__qualname__.partition(".<locals>")[0].rpartition(".")[2]
     kept = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     given = ", ".join(f"{n}={_brief(cell.cell_contents)}" for n, cell in kept if n != "self")
-    return _cut(f"{name}({given})", _MOST_OF_A_VALUE)
+    return cut(f"{name}({given})", _MOST_OF_A_VALUE)
 
 
 def rows_html(columns: Sequence[str], rows: Iterable[Iterable[object]], *, most: int = 20) -> str:
@@ -94,7 +104,7 @@ def rows_html(columns: Sequence[str], rows: Iterable[Iterable[object]], *, most:
 
     rows = list(rows)
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    lines = ("".join(f"<td>{escape(_cut(str(v), 200))}</td>" for v in row) for row in rows[:most])
+    lines = ("".join(f"<td>{escape(cut(str(v), 200))}</td>" for v in row) for row in rows[:most])
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     more = f"<p>… {len(rows) - most:,} more</p>" if len(rows) > most else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
@@ -126,17 +136,13 @@ def _brief(value: Any) -> str:
             return f"[{_some(map(_brief, islice(value, _ITEMS)), len(value))}]"
         case _ if hasattr(type(value), "__attrs_attrs__"):
             # Its own repr may be as long as all that it holds.
-            return _cut(short_repr(value), _MOST_OF_A_VALUE)
+            return cut(short_repr(value), _MOST_OF_A_VALUE)
         case _ if hasattr(value, "num_rows"):
             return f"<{value.num_rows:,} rows>"
         case _:
-            return _cut(repr(value), _MOST_OF_A_VALUE)
+            return cut(repr(value), _MOST_OF_A_VALUE)
 
 
 def _some(items: Iterable[str], count: int) -> str:
     more = [f"… {count - _ITEMS:,} more"] if count > _ITEMS else []
     return ", ".join([*items, *more])
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"

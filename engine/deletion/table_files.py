@@ -47,16 +47,13 @@ def files_of_table(repository: Repository, state: TableState) -> TableFiles:
     folders = {p for folder in folders_of(state) for p in places.of(folder)}
     home = LocationIndex(Storage()).of(to_uri(repository.store.path.absolute().parent))
 
-    def key(location: str) -> str:
-        return storage.local_path(location) or storage.resolve(location)
-
     names = frozenset(_named(repository, state))
-    named = {key(location): location for location in names}
+    named = {storage.key(location): location for location in names}
     files: list[DeletedFile] = []
     left: list[str] = []
     for file in _listed(repository, state, places, folders):
-        if key(file.location) in named or is_table_file(file.location):
-            named.pop(key(file.location), None)
+        if storage.key(file.location) in named or is_table_file(file.location):
+            named.pop(storage.key(file.location), None)
             files.append(DeletedFile(file.location, file.size, file.modified_ms))
         else:
             left.append(file.location)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from icecore.engine.commit.dry_run import DryRun
-from icecore.engine.display.output import counted
+from icecore.engine.common.text import counted
 
 TOTAL_RECORDS = "total-records"
 _ADDED, _DELETED = "added-records", "deleted-records"

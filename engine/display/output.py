@@ -178,11 +178,6 @@ def waiting(what: str) -> Iterator[object]:
         status.stop()
 
 
-def counted(number: int, what: str) -> str:
-    """`1 table`, `2,000 tables`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def terminal_size() -> os.terminal_size | None:
     """The size of the terminal that the output goes to; None where it goes elsewhere."""
     return shutil.get_terminal_size() if sys.stdout.isatty() else None

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
+from icecore.engine.common.text import counted
 from icecore.engine.display.cells import cell, is_number
 
 MAX_TABLE_ROWS = 1000
@@ -59,7 +60,7 @@ def table_lines(
     lines = [gaps[i == 1].join(line).rstrip() for i, line in enumerate(zip(*parts, strict=True))]
     if len(widths) < len(columns):
         more = len(columns) - len(widths)
-        lines.append(f"… {more} more column{'' if more == 1 else 's'}, --wide")
+        lines.append(f"… {counted(more, 'more column')}, --wide")
     if len(rows) > MAX_TABLE_ROWS:
         lines.append(f"... and {len(rows) - MAX_TABLE_ROWS} more rows: --output json prints all")
     return lines

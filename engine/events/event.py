@@ -111,6 +111,11 @@ def view_stream(view_uuid: str) -> str:
     return f"view:{view_uuid}"
 
 
+def uuid_of_stream(stream: str) -> str:
+    """The UUID of the table or view of a stream."""
+    return stream.partition(":")[2].partition("#")[0]
+
+
 def is_view_stream(stream: str) -> bool:
     """Whether a stream is a view's."""
     return stream.startswith("view:")

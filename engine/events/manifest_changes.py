@@ -37,6 +37,9 @@ _NUMBERS = (
 )
 _KEYS = tuple((name, name.replace("_", "-")) for name in _NUMBERS)
 
+Listing = tuple[str, int | None]
+"""What tells the places of manifests in lists apart: the path, and the first row id that it is listed under (RL7)."""
+
 
 @frozen
 class ListedManifest:
@@ -57,6 +60,11 @@ class ListedManifest:
     sources: tuple[str, ...] = ()
     source_first_row_ids: tuple[int | None, ...] = ()
     depth: int = 0
+
+    @property
+    def listing(self) -> Listing:
+        """The place in lists."""
+        return self.manifest.manifest_path, self.manifest.first_row_id
 
     @property
     def is_foreign(self) -> bool:

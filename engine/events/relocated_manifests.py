@@ -12,17 +12,9 @@ from typing import Any
 from attrs import field, frozen
 
 from icecore.engine.common.json_reader import get, get_list
-from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.events.manifest_changes import ListedManifest, Listing
 
 WHERE = "relocated manifests"
-
-Listing = tuple[str, int | None]
-"""What tells the places of manifests in lists apart: the path, and the first row id that it is listed under (RL7)."""
-
-
-def listing(listed: ListedManifest) -> Listing:
-    """The place of a manifest in lists."""
-    return listed.manifest.manifest_path, listed.manifest.first_row_id
 
 
 @frozen

@@ -253,7 +253,7 @@ class ValueSearch:
         folders = [to_uri(root)] if self.stream is None else [f for s in states for f in folders_of(s)]
         found = set(self._users)
         for folder in folders:
-            path = self.repository.storage.local_path(self.repository.storage.resolve(folder))
+            path = self.repository.storage.local_path(folder)
             for parent, inner, names in os.walk(path) if path is not None else ():
                 inner[:] = [i for i in inner if i != CACHES]
                 if Path(parent) == root:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Mask = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
 
 _DTYPES = {
     pa.uint8(): np.uint8,

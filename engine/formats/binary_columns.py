@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.formats import arrays
+from icecore.engine.formats.arrays import Mask
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 @frozen
@@ -76,7 +76,7 @@ def list_positions(column: pa.Array) -> tuple[Ints, Ints]:
     offsets = column.offsets.to_numpy().astype(np.int64)
     counts = np.diff(offsets)
     positions = np.arange(offsets[0], offsets[-1])
-    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    valid = arrays.to_mask(column.is_valid())
     if counts[~valid].any():
         # What lies below a null is not there.
         positions = positions[np.repeat(valid, counts)]

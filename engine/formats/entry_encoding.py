@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.formats.arrays import to_mask
 from icecore.engine.formats.binary_columns import (
     Ints,
-    Mask,
     from_lengths,
     from_matrix,
     list_positions,
@@ -185,7 +185,7 @@ def _tags(column: pa.Array) -> pa.Array:
     """The branches of a union of null and another type."""
     if column.null_count in (0, len(column)):
         return pa.repeat(_NULL if column.null_count else _VALUE, len(column))
-    return from_matrix(np.where(_valid(column), 2, 0).astype(np.uint8)[:, None])
+    return from_matrix(np.where(to_mask(column.is_valid()), 2, 0).astype(np.uint8)[:, None])
 
 
 def _where(encoded: pa.BinaryArray, column: pa.Array) -> pa.BinaryArray:
@@ -244,7 +244,7 @@ def _partition(batch: pa.RecordBatch, spec: PartitionSpec, types: Sequence[Primi
         index[rows[chosen]], missing[rows[chosen]] = chosen, False
         raw = items.take(pa.array(index, mask=missing))
         typed = typed_values(iceberg_type, raw, is_partition=True)
-        wrong = _valid(raw) & ~_valid(typed)
+        wrong = to_mask(raw.is_valid()) & ~to_mask(typed.is_valid())
         if isinstance(iceberg_type, FixedType):
             wrong |= pc.not_equal(pc.binary_length(raw), iceberg_type.length).fill_null(False).to_numpy(False)
         if wrong.any():
@@ -284,11 +284,6 @@ def _value(iceberg_type: PrimitiveType, typed: pa.Array) -> pa.BinaryArray:
             return _with_length(typed)
         case _:
             assert_never(iceberg_type)
-
-
-def _valid(column: pa.Array) -> Mask:
-    valid: Mask = column.is_valid().to_numpy(zero_copy_only=False)
-    return valid
 
 
 def _path(batch: pa.RecordBatch, row: int) -> str:

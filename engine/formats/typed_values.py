@@ -15,10 +15,10 @@ import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.formats import arrays
+from icecore.engine.formats.arrays import Mask
 from icecore.engine.formats.binary_columns import (
     Bytes,
     Ints,
-    Mask,
     Places,
     from_matrix,
     from_suffixes,

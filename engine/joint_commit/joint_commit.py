@@ -18,6 +18,7 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import CommitConflictError, ForeignCommitError, IcecoreError
 from icecore.engine.events.commit_watch import note_stored
 from icecore.engine.events.event import TABLE_ADOPTED, Event, Provenance
+from icecore.engine.events.name_events import Named, read_name_event
 from icecore.engine.joint_commit.rolled_back import without_files
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
@@ -47,6 +48,20 @@ class OfOneStream:
     """A part that needs nothing but its stream, to which it adopts other engines' commits when it is prepared."""
 
     __slots__ = ()
+
+
+class OfNewName:
+    """A part that makes a table or view: what an earlier call made of the kind, under the name, is its own."""
+
+    kind: str
+    name: Identifier
+    stream: str
+
+    def answered_by(self, event: Event) -> bool:
+        if event.kind != self.kind or read_name_event(event.kind, event.payload) != Named(self.name):
+            return False
+        self.stream = event.stream
+        return True
 
 
 class Part(Protocol):

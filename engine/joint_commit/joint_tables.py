@@ -20,8 +20,7 @@ from icecore.engine.errors import (
 )
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
-from icecore.engine.events.name_events import Named, read_name_event
-from icecore.engine.joint_commit.joint_commit import CommitTargets, OfOneStream
+from icecore.engine.joint_commit.joint_commit import CommitTargets, OfNewName, OfOneStream
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold
@@ -95,7 +94,7 @@ class TableChange(OfOneStream):
 
 
 @define
-class NewTable:
+class NewTable(OfNewName):
     """A new table. `part` has its first changes, on the state after its first event.
 
     `is_asserted` says that whoever asks for it requires that there is none of the name, as a client of the REST
@@ -116,12 +115,6 @@ class NewTable:
 
     def retry_policy(self, desk: CommitTargets) -> None:
         return None
-
-    def answered_by(self, event: Event) -> bool:
-        if event.kind != self.kind or read_name_event(event.kind, event.payload) != Named(self.name):
-            return False
-        self.stream = event.stream
-        return True
 
     def prepare(self, desk: CommitTargets) -> None:
         self.check_place(desk.repository)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from attrs import define, field
 
@@ -12,8 +12,7 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import CommitConflictError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
-from icecore.engine.events.name_events import Named, read_name_event
-from icecore.engine.joint_commit.joint_commit import CommitTargets
+from icecore.engine.joint_commit.joint_commit import CommitTargets, OfNewName
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository.view_repository import UpdatesAt
 from icecore.engine.spec.updates.view_update import ViewUpdate
@@ -34,18 +33,6 @@ class _OfView:
 
     def follow(self, desk: CommitTargets) -> None:
         desk.views.follow(self.stream)
-
-
-class _New(_OfView):
-    """The common part of new views."""
-
-    kind: ClassVar[str]
-
-    def answered_by(self, event: Event) -> bool:
-        if event.kind != self.kind or read_name_event(event.kind, event.payload) != Named(self.name):
-            return False
-        self.stream = event.stream
-        return True
 
 
 @define
@@ -71,7 +58,7 @@ class ViewChange(_OfView):
 
 
 @define
-class NewView(_New):
+class NewView(OfNewName, _OfView):
     """A new view."""
 
     kind = ev.VIEW_CREATED
@@ -90,7 +77,7 @@ class NewView(_New):
 
 
 @define
-class RegisteredView(_New):
+class RegisteredView(OfNewName, _OfView):
     """A view whose metadata another engine wrote."""
 
     kind = ev.VIEW_REGISTERED

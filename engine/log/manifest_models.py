@@ -11,13 +11,14 @@ from typing import Any
 import orjson
 from attrs import evolve
 
+from icecore.engine.common.ids import signed
 from icecore.engine.common.stored_json import stored_json
 from icecore.engine.errors import CorruptLogError, ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_facts import parents_of_added
 from icecore.engine.events.files_of_others import GivenFile, Keeping, kept_files
 from icecore.engine.events.manifest_changes import ListedManifest, ManifestChanges
-from icecore.engine.events.relocated_manifests import RelocatedManifests, listing
+from icecore.engine.events.relocated_manifests import RelocatedManifests
 from icecore.engine.log.reader import EVENTS
 from icecore.engine.log.store import MODELS, EventStore
 
@@ -44,7 +45,7 @@ class ManifestModels:
         return list(self._manifests(sorted(ids)).values()), known
 
     def _manifest_ids(self, stream: str, snapshot_id: int) -> array.array[int] | None:
-        found = self._store.row(MODELS, "get_snapshot_manifests", stream=stream, snapshot_id=_signed(snapshot_id))
+        found = self._store.row(MODELS, "get_snapshot_manifests", stream=stream, snapshot_id=signed(snapshot_id))
         if found is None:
             return None
         ids = array.array("q")
@@ -71,7 +72,7 @@ class ManifestModels:
     def has_list(self, stream: str, snapshot_id: int) -> bool:
         """Whether this log knows the manifest list of a snapshot."""
         return (
-            self._store.row(MODELS, "get_snapshot_manifests", stream=stream, snapshot_id=_signed(snapshot_id))
+            self._store.row(MODELS, "get_snapshot_manifests", stream=stream, snapshot_id=signed(snapshot_id))
             is not None
         )
 
@@ -161,7 +162,7 @@ class ManifestModels:
                 ids = [new[i] for i in relocated.whole[snapshot_id]]
             else:
                 rows = self._manifest_rows(event.stream, snapshot_id) or []
-                ids = [new[places[listing(m)]] if listing(m) in places else i for i, m in rows]
+                ids = [new[places[m.listing]] if m.listing in places else i for i, m in rows]
             placed.update(ids)
             self._put_list(event, snapshot_id, ids)
         if not placed.issuperset(new):
@@ -169,7 +170,7 @@ class ManifestModels:
 
     def _put_list(self, event: Event, snapshot_id: int, ids: Sequence[int]) -> None:
         packed = array.array("q", ids).tobytes()
-        self._run("put_snapshot_manifests", stream=event.stream, snapshot_id=_signed(snapshot_id), manifest_ids=packed)
+        self._run("put_snapshot_manifests", stream=event.stream, snapshot_id=signed(snapshot_id), manifest_ids=packed)
 
     def _run(self, query_name: str, /, **parameters: Any) -> None:
         self._store.execute(MODELS, query_name, **parameters)
@@ -183,8 +184,3 @@ def _listed(record: str, position: int) -> ListedManifest:
         return ListedManifest.from_dict(stored_json(record, dict, what), position)
     except ValidationError as e:
         raise CorruptLogError(f"{what} can't be read: {e}; rebuild the warehouse") from e
-
-
-def _signed(snapshot_id: int) -> int:
-    """The id as a signed 64-bit integer, as SQLite has them; some writers made ids above those."""
-    return snapshot_id - 2**64 if snapshot_id >= 2**63 else snapshot_id

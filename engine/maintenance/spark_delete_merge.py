@@ -15,9 +15,8 @@ from icecore.engine.spark.change.file_rewrite import FileRewrite
 from icecore.engine.spark.progress import ProgressCallback, reporting
 from icecore.engine.spark.pyspark_api import SparkSession
 from icecore.engine.spark.pyspark_api import types as T
-from icecore.engine.spark.rewrite.chunk_rewrite import attempt_name
 from icecore.engine.spark.spark_write import translated_spark_errors
-from icecore.engine.spark.task_frames import Batches, chunked, mapped
+from icecore.engine.spark.task_frames import Batches, chunked, file_prefix_of_task, mapped
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
@@ -44,7 +43,7 @@ class SparkDeletesWriter:
         rewrite = FileRewrite.of(metadata, storage, str(uuid.uuid4()), by_position=True)
 
         def merge(items: list[list[FileScanTask]]) -> Batches:
-            name = attempt_name("merged")
+            name = file_prefix_of_task("merged")
             made = pickle.dumps(rewrite.merge_deletes((t for group in items for t in group), name))
             yield pa.RecordBatch.from_arrays([pa.array([made])], schema=_MERGED_ARROW)
 

@@ -103,7 +103,7 @@ def check_paths(at: PlanContext, file_paths: Sequence[str]) -> None:
     for path in file_paths:
         if text := path_fault(path):
             raise ValidationError(f"the path of a file to add {text}")
-    places = [location_key(at.storage.resolve(p)) for p in file_paths]
+    places = [at.storage.key(p) for p in file_paths]
     repeated = sorted(p for p, n in Counter(places).items() if n > 1)
     if repeated:
         raise ValidationError(f"files are given twice: {abbreviated(repeated, 5)}")
@@ -128,7 +128,7 @@ def describe_existing_files(at: PlanContext, file_paths: Iterable[str], describe
 
 def _spellings(storage: Storage, path: str) -> set[str]:
     """The spellings that manifests may have of a file: with and without `file:`, as s3 and s3a, before a mapping."""
-    place = location_key(storage.resolve(path))
+    place = storage.key(path)
     spellings = {path, storage.resolve(path), place}
     if local_path(place) is not None:
         spellings |= {f"file:{place}", f"file://{place}"}

@@ -11,7 +11,6 @@ from operator import ne
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field, frozen
@@ -30,6 +29,7 @@ from icecore.engine.events.event import Event
 from icecore.engine.events.event_updates import table_updates
 from icecore.engine.expression.nodes import TRUE, Expression, Predicate, PredicateOperator, Reference, TypedValue
 from icecore.engine.expression.simplify import and_, or_
+from icecore.engine.formats.arrays import Longs, Mask
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
 from icecore.engine.operations.copy_on_write import write_again
@@ -45,9 +45,6 @@ from icecore.engine.spec.updates.table_update import AddSnapshot
 ROWS_UPDATED = "icecore.rows-updated"
 ROWS_INSERTED = "icecore.rows-inserted"
 MAX_VALUES = 200
-
-Mask = npt.NDArray[np.bool_]
-Longs = npt.NDArray[np.int64]
 
 
 @frozen

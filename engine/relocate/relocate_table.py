@@ -16,8 +16,8 @@ from icecore.engine.common.ids import new_event_id, new_salt
 from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.common.location import LocationMapping
 from icecore.engine.events import event as ev
-from icecore.engine.events.manifest_changes import OWN_EVENT, ListedManifest
-from icecore.engine.events.relocated_manifests import Listing, RelocatedManifests, listing
+from icecore.engine.events.manifest_changes import OWN_EVENT, ListedManifest, Listing
+from icecore.engine.events.relocated_manifests import RelocatedManifests
 from icecore.engine.events.relocation import Relocation
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.event_content import encode_content
@@ -75,7 +75,7 @@ def needs_of(repository: Repository, state: TableState, step: Relocation) -> Nee
         known = repository.models.list_manifests(state.stream, snapshot.snapshot_id)
         listed = repository.lists.complete_list(state, snapshot) if known is None else known
         found = [m for m in listed if known is None or looking.needs(m)]
-        needed.update((listing(m), m) for m in found)
+        needed.update((m.listing, m) for m in found)
         if known is None:
             whole[snapshot.snapshot_id] = listed
         if known is None or found:
@@ -129,7 +129,7 @@ def relocated_table(
         {i: making.list_location(i) for i in needs.snapshots},
         manifests,
         tuple(making.now(key) for key in needs.manifests),
-        {i: tuple(places[listing(m)] for m in listed) for i, listed in needs.whole.items()},
+        {i: tuple(places[m.listing] for m in listed) for i, listed in needs.whole.items()},
     )
     content = making.content()
     return RelocatedTable(

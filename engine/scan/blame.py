@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field, frozen
 
+from icecore.engine.common.ids import signed
 from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
-from icecore.engine.data.arrow.equality import Longs
 from icecore.engine.data.arrow.nested import no_rows
 from icecore.engine.data.arrow.row_codes import occurrences, row_codes
 from icecore.engine.data.read.changed_file_rows import ChangedRowsReader, FileRows
@@ -27,6 +27,7 @@ from icecore.engine.errors import MissingFileError, ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.events.manifest_changes import ListedManifest, changes_of
+from icecore.engine.formats.arrays import Longs
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.scan.changelog import manifests_around
@@ -76,7 +77,7 @@ class Origin:
             "_actor": who and who.actor,
             "_message": who and who.message,
             "_operation": None if snapshot is None else snapshot.operation,
-            "_snapshot_id": None if snapshot is None else _signed(snapshot.snapshot_id),
+            "_snapshot_id": None if snapshot is None else signed(snapshot.snapshot_id),
             "_is_exact": self.is_exact,
         }
 
@@ -114,9 +115,9 @@ class Blame:
         store, state = self.planner.repository.store, self.state
         for event in store.stream_events(state.stream, 0, state.position):
             for snapshot in snapshots_of(event)[0]:
-                known = self._brought.setdefault(_signed(snapshot.snapshot_id), (event, snapshot))
+                known = self._brought.setdefault(signed(snapshot.snapshot_id), (event, snapshot))
                 if known[0] is event and event.provenance.causation_id is not None:
-                    self._reverts.add(_signed(snapshot.snapshot_id))
+                    self._reverts.add(signed(snapshot.snapshot_id))
 
     # Rows
 
@@ -271,7 +272,7 @@ class Blame:
         for event, snapshot in self._brought.values():
             if event.position < before.position and not paths <= found.keys():
                 for path in paths.difference(found).intersection(self._added(event, snapshot)):
-                    found[path] = _signed(snapshot.snapshot_id)
+                    found[path] = signed(snapshot.snapshot_id)
         return found
 
     def _added(self, event: Event, snapshot: Snapshot) -> Iterator[str]:
@@ -320,7 +321,3 @@ def _paired(one: Longs, other: Longs, total: int) -> tuple[Longs, Longs]:
         one * width + occurrences(one), other * width + occurrences(other), return_indices=True
     )
     return at_one, at_other
-
-
-def _signed(snapshot_id: int) -> int:
-    return snapshot_id - 2**64 if snapshot_id >= 2**63 else snapshot_id

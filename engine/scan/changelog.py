@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define
 
+from icecore.engine.common.ids import signed
 from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.common.text import short_repr
@@ -159,7 +160,7 @@ class IncrementalChangelogScan:
         commits = []
         for ordinal, snapshot in enumerate(self.snapshots):
             found = plan_difference(*self.plans_around(snapshot))
-            commits.append(CommitFiles(ordinal, _signed_id(snapshot), found.gone, found.come, found.changed))
+            commits.append(CommitFiles(ordinal, signed(snapshot.snapshot_id), found.gone, found.come, found.changed))
         return changes_to_spark(
             given_or_active(session),
             commits,
@@ -200,7 +201,7 @@ class IncrementalChangelogScan:
     def _labelled(
         self, rows: pa.Table, change_type: str | pa.Array, ordinal: int, snapshot: Snapshot
     ) -> Iterator[pa.RecordBatch]:
-        constants = (change_type, pa.scalar(ordinal, pa.int32()), pa.scalar(_signed_id(snapshot), pa.int64()))
+        constants = (change_type, pa.scalar(ordinal, pa.int32()), pa.scalar(signed(snapshot.snapshot_id), pa.int64()))
         for column, value in zip(CHANGELOG, constants, strict=True):
             array = value if isinstance(value, pa.Array) else pa.repeat(value, rows.num_rows)
             rows = rows.append_column(column.name, array)
@@ -289,11 +290,6 @@ def manifests_around(
             tuple(m for m in listed if m.manifest.manifest_path not in shared) for listed in (before, after)
         )
     return before, after
-
-
-def _signed_id(snapshot: Snapshot) -> int:
-    """The id as a long, as Java has it."""
-    return snapshot.snapshot_id - 2**64 if snapshot.snapshot_id >= 2**63 else snapshot.snapshot_id
 
 
 def _identifiers(state: TableState, schema: Schema, names: Sequence[str] | None) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
+from icecore.engine.data.arrow.nested import list_parts, map_parts, null_mask, struct_children
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import ListType, MapType, StructType, TimeType, Type, children
@@ -33,7 +33,7 @@ def _has_time(t: Type) -> bool:
 
 
 def _times(array: pa.Array, t: Type, path: str) -> pa.Array:
-    mask = array.is_null() if array.null_count else None
+    mask = null_mask(array)
     match t:
         case TimeType() if pa.types.is_integer(array.type):
             return _checked(array.cast(pa.int64()), path)

@@ -73,7 +73,7 @@ class IcecoreSource(DataSource):
         """The columns of the table, or of those of its columns that are asked for."""
         # Spark does not say here whether it is to be a stream.
         options = self._options(READING | STREAMING)
-        with opened(options) as catalog:
+        with open_catalog(options.warehouse, create=False) as catalog:
             past = catalog_of(catalog, options)
             metadata = _metadata(past, options)
             if metadata is not None:
@@ -85,7 +85,7 @@ class IcecoreSource(DataSource):
     def reader(self, schema: T.StructType) -> DataSourceReader:
         """The read of the columns of `schema`."""
         options = self._options(READING)
-        catalog = opened(options)
+        catalog = open_catalog(options.warehouse, create=False)
         try:
             return self._reader(catalog, options, schema)
         except BaseException:
@@ -132,8 +132,3 @@ def _metadata(catalog: Catalog | CatalogAt, options: SourceOptions) -> tuple[pa.
         return None
     options.check_only(METADATA, f"the metadata table {'.'.join(options.identifier)}")
     return rows_and_schema(metadata_rows(catalog, *found))
-
-
-def opened(options: SourceOptions) -> Catalog:
-    """The warehouse of the options; it must be there. Raises StorageError."""
-    return open_catalog(options.warehouse, create=False)

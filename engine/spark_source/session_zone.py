@@ -8,15 +8,13 @@ from __future__ import annotations
 import datetime as dt
 import re
 from bisect import bisect_left
-from typing import TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-import numpy.typing as npt
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.formats.arrays import Longs
 
-Longs: TypeAlias = npt.NDArray[np.int64]
 _DAY = 86_400_000_000
 _CYCLE = 146_097 * _DAY
 """400 years, after which each day is of the same weekday again."""

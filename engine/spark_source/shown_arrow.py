@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
+from icecore.engine.data.arrow.nested import list_parts, map_parts, null_mask, struct_children
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.read.stored_arrow import stored_array
 from icecore.engine.spark.spark_types import schema_to_spark
@@ -44,7 +44,7 @@ def shown_batch(batch: pa.RecordBatch, schema: Schema, wanted: pa.Schema) -> pa.
 
 
 def _shown(array: pa.Array, t: Type, wanted: pa.DataType) -> pa.Array:
-    mask = array.is_null() if array.null_count else None
+    mask = null_mask(array)
     match t:
         case StructType(fields=fields):
             targets = list(wanted)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
+from icecore.engine.data.arrow.nested import list_parts, map_parts, null_mask, struct_children
 from icecore.engine.errors import ValidationError
 from icecore.engine.formats import arrays
 from icecore.engine.spark.spark_times import times_from_longs
@@ -57,7 +57,7 @@ def _fields(names: Sequence[str], fields: Sequence[NestedField]) -> list[NestedF
 
 
 def _assigned(array: pa.Array, t: Type, zone: str | None, path: str) -> pa.Array:
-    mask = array.is_null() if array.null_count else None
+    mask = null_mask(array)
     match t:
         case StructType(fields=fields) if pa.types.is_struct(array.type):
             names = [f.name for f in array.type]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
-from icecore.engine.common.location import EQUAL_SCHEMES, LocationMapping, is_inside, local_path
+from icecore.engine.common.location import EQUAL_SCHEMES, LocationMapping, is_inside, local_path, location_key
 from icecore.engine.errors import (
     FileExistsInStorageError,
     IcecoreError,
@@ -92,6 +92,10 @@ class Storage:
     def resolve(self, location: str) -> str:
         """The location of the bytes, after the location mapping."""
         return self.mapping.resolve(location)
+
+    def key(self, location: str) -> str:
+        """A text that is the same for all spellings of a file's location, resolved: see `location_key`."""
+        return location_key(self.resolve(location))
 
     def behind(self, mapping: LocationMapping) -> Storage:
         """The storage of locations that another mapping resolves first."""

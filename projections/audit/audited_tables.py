@@ -11,6 +11,7 @@ from attrs import define, field, frozen
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.deletion.file_look import FileLooks
 from icecore.engine.errors import IcecoreError
+from icecore.engine.events.event import uuid_of_stream
 from icecore.engine.queries.query_limits import Deadline
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
@@ -58,7 +59,7 @@ class AuditedTable:
     @property
     def table_uuid(self) -> str:
         """The table's UUID."""
-        return self.stream.partition(":")[2].partition("#")[0]
+        return uuid_of_stream(self.stream)
 
     @property
     def named(self) -> dict[str, str | None]:
@@ -121,8 +122,3 @@ class AuditedTables:
         except IcecoreError as e:
             self.problems.setdefault(audited.stream, (audited, e))
             return None
-
-
-def signed(value: int | None) -> int | None:
-    """A number that was written without a sign, as DuckDB's 64 bits hold it."""
-    return value - 2**64 if value is not None and value >= 2**63 else value

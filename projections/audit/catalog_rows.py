@@ -7,11 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from icecore.engine.common.ids import signed
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 from icecore.projections.audit.audited_rows import AuditedRows
-from icecore.projections.audit.audited_tables import TEXT_MAP, signed
+from icecore.projections.audit.audited_tables import TEXT_MAP
 from icecore.projections.audit.history.needed_of_log import needed_streams
+from icecore.projections.history.commit_rows import told_number
 from icecore.projections.history.event_rows import with_names
 from icecore.projections.inspect.log_table import log_table
 
@@ -91,8 +93,8 @@ def _table_row(table: Table) -> Iterator[dict[str, Any]]:
         "columns": len(m.schema().fields),
         "partition_spec": str(m.spec()),
         "snapshots": len(m.snapshots),
-        "data_files": _number(summary.get("total-data-files")),
-        "records": _number(summary.get("total-records")),
+        "data_files": told_number(summary.get("total-data-files")),
+        "records": told_number(summary.get("total-records")),
         "position": table.state.position,
         "next_row_id": m.next_row_id,
     }
@@ -146,7 +148,3 @@ def _view_row(view: View) -> dict[str, Any]:
         "properties": list(m.properties.items()),
         "position": view.state.position,
     }
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from icecore.engine.common.ids import signed
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
-from icecore.projections.audit.audited_tables import signed
 from icecore.projections.audit.together.files_of_many import files_of_many
 from icecore.projections.history.logged_tables import NAMED
 from icecore.projections.inspect.entry_batches import ALL_CONTENTS, TableEntries

@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from icecore.engine.common.ids import signed
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
-from icecore.projections.audit.audited_tables import TEXT_MAP, signed
+from icecore.projections.audit.audited_tables import TEXT_MAP
 from icecore.projections.history.logged_tables import NAMED
 
 _AT = pa.timestamp("ms", "UTC")

@@ -34,6 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
 
+from icecore.engine.data.arrow.nested import null_mask
 from icecore.engine.data.read.read_ahead import read_ahead
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.formats import avro_blocks, manifest_layout
@@ -334,5 +335,5 @@ def _map(pairs: pa.Array, map_type: pa.MapType) -> pa.MapArray:
         keys.cast(map_type.key_type),
         items.cast(map_type.item_type),
         type=map_type,
-        mask=pairs.is_null() if pairs.null_count else None,
+        mask=null_mask(pairs),
     )

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icecore.engine.formats.arrays import to_mask
 from icecore.engine.formats.binary_columns import from_matrix, little_endian
 from icecore.engine.formats.typed_values import identity_bytes
 from icecore.engine.spec import single_value
@@ -33,7 +34,7 @@ def value_pieces(typed: pa.Array, raw: pa.Array) -> list[pa.Array]:
     wider = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}.get(typed.type)
     typed = typed if wider is None else typed.cast(wider)
     data = pc.coalesce(identity_bytes(typed), raw).fill_null(b"")
-    there = raw.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
+    there = to_mask(raw.is_valid()).astype(np.uint8)
     lengths = pc.binary_length(data).to_numpy(zero_copy_only=False)
     return [from_matrix(there[:, None]), from_matrix(little_endian(lengths)), data]
 

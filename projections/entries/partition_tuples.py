@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icecore.engine.formats.arrays import to_mask
 from icecore.engine.formats.binary_columns import (
     from_matrix,
     from_suffixes,
@@ -47,7 +48,7 @@ def _encode(column: PartitionColumn, values: pa.Array | None, count: int) -> pa.
         return pa.nulls(count, pa.binary())
     plain = column.avro_type
     logical = plain.get("logicalType")
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    valid = to_mask(values.is_valid())
     match plain["type"], logical:
         case ("int", "time-millis") | ("long", "timestamp-millis" | "local-timestamp-millis"):
             return _numbers(pc.multiply_checked(values, 1000), "<i8", valid)

@@ -49,6 +49,7 @@ from icecore.engine.spec.types import (
     UUIDType,
 )
 from icecore.projections.entries.partition_key import spec_piece, value_pieces
+from icecore.projections.entries.partition_tuples import chunk_of
 
 COUNT_MAPS = {"values": "value_counts", "nulls": "null_value_counts", "nans": "nan_value_counts"}
 BOUND_MAPS = {"lower": "lower_bounds", "upper": "upper_bounds"}
@@ -92,7 +93,7 @@ def widen_all(
 ) -> WideEntries:
     """As `widen`, for the entries of several manifests one after another, so many of each."""
     table = entries.combine_chunks()
-    columns = {name: _chunk(table, name) for name in ENTRY_SCHEMA.names}
+    columns = {name: chunk_of(table, name) for name in ENTRY_SCHEMA.names}
     starts = np.repeat(np.cumsum(counts) - counts, counts).astype(np.int64)
     columns["ordinal"] = pa.array(np.arange(len(table), dtype=np.int64) - starts)
     columns["row_offset"] = _row_offsets(table, starts)
@@ -144,11 +145,6 @@ def inherit_sequence_numbers(table: pa.Table, manifests: Sequence[ManifestFile],
     }
     _check_sequence_numbers(table, filled["sequence_number"], manifests, counts)
     return _with(table, filled)
-
-
-def _chunk(table: pa.Table, name: str) -> pa.Array:
-    column = table[name]
-    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
 def _with(table: pa.Table, columns: Mapping[str, pa.ChunkedArray]) -> pa.Table:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
+from icecore.engine.common.ids import signed
 from icecore.engine.errors import MissingFileError
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_updates import snapshots_of
@@ -26,7 +27,6 @@ from icecore.projections.entries.manifest_entries import rows_beside
 from icecore.projections.history.logged_tables import OF_EVENT, LoggedTable, LoggedTables, of_event
 from icecore.projections.inspect.entry_batches import ROWS_OF_A_BATCH, TableEntries, faults_told
 from icecore.projections.inspect.file_rows_of_entries import EntryColumns
-from icecore.projections.inspect.snapshot_rows import signed
 from icecore.projections.inspect.uniform_batch import uniform_file_rows
 from icecore.projections.inspect.uniform_rows import METRICS, UNIFORM_FILES, UniformColumns
 
@@ -153,10 +153,11 @@ def _counted(entries: pa.Table) -> dict[str, Any]:
 def _told(summary: Mapping[str, str]) -> dict[str, int | None]:
     """The numbers that a summary tells. Writers leave out what is 0, so where one is there the others are 0."""
     missing = "0" if _TELLING & summary.keys() else None
-    return {name: _number(summary.get(key, missing)) for name, key in _SUMMARY.items()}
+    return {name: told_number(summary.get(key, missing)) for name, key in _SUMMARY.items()}
 
 
-def _number(text: str | None) -> int | None:
+def told_number(text: str | None) -> int | None:
+    """The number that a summary tells as text; None where it is none."""
     return int(text) if text is not None and text.isdecimal() else None
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.events.event import CATALOG_STREAM, Event
+from icecore.engine.events.event import CATALOG_STREAM, Event, uuid_of_stream
 from icecore.engine.events.name_events import Dropped, read_name_event
 from icecore.engine.log.store import EventStore
 from icecore.engine.repository.repository import Repository
@@ -50,7 +50,7 @@ class LoggedTable:
     @property
     def table_uuid(self) -> str:
         """The table's UUID."""
-        return self.stream.partition(":")[2].partition("#")[0]
+        return uuid_of_stream(self.stream)
 
     def identifier_at(self, position: int) -> Identifier:
         """The name at a position; the one that it lost last, where it had none."""

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from attrs import frozen
 
+from icecore.engine.common.ids import signed
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.metadata.fold import TableFold
@@ -20,7 +21,6 @@ from icecore.engine.spec.snapshot import SnapshotRef
 from icecore.engine.spec.types import Type
 from icecore.engine.spec.updates.table_update import AddSnapshot, RemoveSnapshotRef, SetSnapshotRef, read_table_updates
 from icecore.projections.history.logged_tables import OF_EVENT, Histories, LoggedTable, LoggedTables, of_event
-from icecore.projections.inspect.snapshot_rows import signed
 
 _OF_REFS = frozenset({SetSnapshotRef.action, RemoveSnapshotRef.action})
 _LIGHT = _OF_REFS | {AddSnapshot.action}

@@ -109,8 +109,7 @@ def with_live(listed: Sequence[ListedManifest], contents: frozenset[int]) -> lis
 
 def rows_key(kind: str, listed: Sequence[ListedManifest], contents: frozenset[int] | None) -> tuple[Hashable, ...]:
     """The key by which rows of some kind of the entries of manifests are kept."""
-    # One manifest may be listed under several first row ids (RL7).
-    return kind, contents, tuple((m.manifest.manifest_path, m.manifest.first_row_id) for m in listed)
+    return kind, contents, tuple(m.listing for m in listed)
 
 
 def entry_batches(

@@ -17,6 +17,7 @@ from icecore.engine.formats.entry_arrow import BINARIES, COUNTS
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import PrimitiveType, StructType, VariantType, walk
+from icecore.projections.entries.partition_tuples import chunk_of
 from icecore.projections.entries.wide_entries import KeyedValues, keyed_values
 from icecore.projections.inspect.partition_statistics import unified_partition_type
 from icecore.projections.inspect.shown_values import shown_type, shown_values
@@ -125,7 +126,7 @@ class EntryColumns:
         schema = self.entries
         kind = schema.field("data_file").type
         data_file = pa.StructArray.from_arrays(self._of_file(entries, pa.schema(kind)), fields=list(kind))
-        tracking = [_column(entries, f.name).cast(f.type) for f in _TRACKING]
+        tracking = [chunk_of(entries, f.name).cast(f.type) for f in _TRACKING]
         return pa.table([*tracking, data_file, self._metrics(entries)], schema=schema)
 
     def _of_file(self, entries: pa.Table, schema: pa.Schema) -> list[pa.Array]:
@@ -137,15 +138,15 @@ class EntryColumns:
             case "partition":
                 return self.partitions(entries)
             case "file_format":
-                column = pc.utf8_upper(_column(entries, "file_format"))
+                column = pc.utf8_upper(chunk_of(entries, "file_format"))
                 return column.dictionary_encode() if pa.types.is_dictionary(wanted.type) else column
             case name:
-                column = _column(entries, name)
+                column = chunk_of(entries, name)
                 return column if column.type.equals(wanted.type) else column.cast(wanted.type)
 
     def partitions(self, entries: pa.Table) -> pa.Array:
         """The partition of each entry as a struct of all partition fields, null where its spec has no such."""
-        values = keyed_values(_column(entries, "partition"))
+        values = keyed_values(chunk_of(entries, "partition"))
         children = [
             shown_values(f.primitive_type, values, f.field_id, is_partition=True) for f in self.partition.fields
         ]
@@ -153,7 +154,7 @@ class EntryColumns:
 
     def _metrics(self, entries: pa.Table) -> pa.Array:
         """The metrics of each entry, by name of the field."""
-        maps = {name: keyed_values(_column(entries, name)) for name in METRIC_MAPS}
+        maps = {name: keyed_values(chunk_of(entries, name)) for name in METRIC_MAPS}
         children = [_metrics_of(maps, field_id, kind, entries.num_rows) for _, field_id, kind in self.measured]
         return struct_of(children, list(self.metrics_field.type), entries.num_rows)
 
@@ -180,9 +181,3 @@ def _metrics_of(maps: dict[str, KeyedValues], field_id: int, kind: PrimitiveType
     counts = [maps[name].column(field_id) for name in _COUNTS.values()]
     bounds = [shown_values(kind, maps[name], field_id) for name in _BOUNDS.values()]
     return struct_of([*counts, *bounds], list(_metrics_type(kind)), rows)
-
-
-def _column(entries: pa.Table, name: str) -> pa.Array:
-    """A column of a table that is in one piece."""
-    column = entries[name]
-    return column.chunk(0) if column.num_chunks else pa.array([], column.type)

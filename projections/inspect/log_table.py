@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from icecore.engine.common.ids import signed
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.events.name_events import Named, Renamed, read_name_event
@@ -89,7 +90,7 @@ def _rows(events: Iterable[Event], names: _Names) -> Iterator[dict[str, Any]]:
             "recorded_at": event.recorded_at_ms,
             "name": _name(event, payload, names),
             "operation": summary.get("operation"),
-            "snapshot_id": _signed(last.get("snapshot-id")),
+            "snapshot_id": signed(last.get("snapshot-id")),
             "branch": refs[-1] if refs and snapshots else None,
             "changes": "; ".join(describe_changes(event.kind, payload)),
             "summary": list(summary.items()),
@@ -108,10 +109,6 @@ def _named(kind: str, payload: Mapping[str, Any]) -> str | None:
 
 def _is_update(update: Any, action: str) -> bool:
     return isinstance(update, Mapping) and update.get("action") == action
-
-
-def _signed(value: int | None) -> int | None:
-    return value - 2**64 if value is not None and value >= 2**63 else value
 
 
 def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:

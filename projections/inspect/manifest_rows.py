@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from icecore.engine.common.ids import signed
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.log.store import MODELS
@@ -21,7 +22,6 @@ from icecore.engine.spec.partition import PartitionField
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.spec.transform import UnknownTransform, human_string
-from icecore.projections.inspect.snapshot_rows import signed
 
 _COUNTS = ("added", "existing", "deleted")
 COUNT_COLUMNS = tuple(f"{count}_{kind}_files_count" for kind in ("data", "delete") for count in _COUNTS)

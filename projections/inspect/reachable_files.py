@@ -29,14 +29,11 @@ def files_of_expired(repository: Repository, state: TableState, before: TableMet
     IcecoreError where what the state's own snapshots need can't be found out; an expired snapshot that can't be read is
     passed over.
     """
-    metadata, storage = state.metadata, repository.storage_of(state)
+    metadata, key = state.metadata, repository.storage_of(state).key
     kept = {s.snapshot_id for s in metadata.snapshots}
     expired = [s for s in before.snapshots if s.snapshot_id not in kept]
     if not expired:
         return []
-
-    def key(location: str) -> str:
-        return storage.local_path(location) or storage.resolve(location)
 
     needed = _manifests(repository, state, metadata.snapshots)
     needed_paths = {key(path) for path in needed} | {key(p) for p in _sources(repository, state, needed.values())}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from icecore.engine.common.ids import signed
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
@@ -52,11 +53,6 @@ METADATA_LOG_ENTRIES = pa.schema(
         ("latest_sequence_number", pa.int64()),
     ]
 )
-
-
-def signed(value: int | None) -> int | None:
-    """An id that was written without a sign, as 64 bits hold it."""
-    return value - 2**64 if value is not None and value >= 2**63 else value
 
 
 def snapshots(metadata: TableMetadata) -> pa.Table:

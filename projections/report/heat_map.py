@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from icecore.projections.report.html_elements import Markup, element, in_bytes, shortened
+from icecore.engine.common.text import cut
+from icecore.projections.report.html_elements import Markup, element, in_bytes
 from icecore.projections.report.svg_charts import WIDTH
 
 MOST_CELLS, MOST_ROWS, MOST_COLUMNS = 400, 30, 60
@@ -41,14 +42,14 @@ def _grid(cells: Sequence[Cell], rows: Sequence[str], columns: Sequence[str], la
         _square(c, _LABEL + across[c.fields[1]] * width, down[c.fields[0]] * _CELL, width, greatest) for c in cells
     ]
     drawn += [
-        element("text", shortened(name, 15), x=_LABEL - 5, y=i * _CELL + 10.5, text_anchor="end")
+        element("text", cut(name, 15), x=_LABEL - 5, y=i * _CELL + 10.5, text_anchor="end")
         for i, name in enumerate(rows)
     ]
     height = len(rows) * _CELL + 16
     for i in (0, len(columns) - 1):
         x = _LABEL + (0 if i == 0 else len(columns) * width)
         anchor = "start" if i == 0 else "end"
-        drawn.append(element("text", shortened(columns[i], 15), x=x, y=height - 4, text_anchor=anchor))
+        drawn.append(element("text", cut(columns[i], 15), x=x, y=height - 4, text_anchor=anchor))
     return _drawing(drawn, height, label)
 
 

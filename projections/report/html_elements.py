@@ -44,11 +44,6 @@ def _value(value: str | float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def counted(number: int, what: str) -> str:
-    """`1 file`, `2,000 files`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def in_bytes(number: float) -> str:
     """A size with its unit, as `1.5 MiB`."""
     value, unit = _scaled(number, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
@@ -66,8 +61,3 @@ def _scaled(number: float, step: int, units: tuple[str, ...]) -> tuple[str, str]
     while abs(number) >= step and place < len(units) - 1:
         number, place = number / step, place + 1
     return f"{number:.1f}".removesuffix(".0"), units[place]
-
-
-def shortened(text: str, most: int) -> str:
-    """A text, cut where it is longer."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"

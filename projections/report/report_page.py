@@ -8,10 +8,11 @@ from importlib.resources import files
 
 from attrs import frozen
 
+from icecore.engine.common.text import counted
 from icecore.engine.common.version import engine_version
 from icecore.projections.audit.rules.audit_findings import Audit, AuditFinding
 from icecore.projections.audit.rules.rule import Severity
-from icecore.projections.report.html_elements import Markup, counted, element, in_bytes, joined
+from icecore.projections.report.html_elements import Markup, element, in_bytes, joined
 from icecore.projections.report.report_data import TableData
 from icecore.projections.report.table_charts import charts, legend
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from icecore.projections.report.html_elements import Markup, element, shortened
+from icecore.engine.common.text import cut
+from icecore.projections.report.html_elements import Markup, element
 from icecore.projections.report.svg_charts import WIDTH
 
 MOST = 40
@@ -47,9 +48,7 @@ def snapshot_graph(dots: Sequence[Dot], refs: Mapping[int, Sequence[str]], label
         )
         for i, name in enumerate(refs.get(dot.snapshot_id, ())[:_REFS]):
             anchor = "end" if x > WIDTH * 0.75 else "start" if x < 60 else "middle"
-            drawn.append(
-                element("text", shortened(name, 18), class_="ref", x=x, y=y - 8 - i * _REF, text_anchor=anchor)
-            )
+            drawn.append(element("text", cut(name, 18), class_="ref", x=x, y=y - 8 - i * _REF, text_anchor=anchor))
     height = top + len(lanes) * _LANE
     return element("svg", *drawn, viewBox=f"0 0 {WIDTH:g} {height:g}", role="img", aria_label=label)
 

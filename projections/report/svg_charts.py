@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
-from icecore.projections.report.html_elements import Markup, element, shortened
+from icecore.engine.common.text import cut
+from icecore.projections.report.html_elements import Markup, element
 
 WIDTH, HEIGHT = 460.0, 170.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 8.0, 10.0, 24.0
@@ -120,7 +121,7 @@ def _scale(top: float, told: Told) -> list[Markup]:
 
 
 def _text(text: str, x: float, y: float, anchor: str) -> Markup:
-    return element("text", shortened(text, 24), x=x, y=y, text_anchor=anchor)
+    return element("text", cut(text, 24), x=x, y=y, text_anchor=anchor)
 
 
 def _drawing(drawn: Sequence[Markup], label: str, height: float = HEIGHT) -> Markup:

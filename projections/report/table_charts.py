@@ -6,8 +6,9 @@ import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from icecore.engine.common.text import counted
 from icecore.projections.report.heat_map import MOST_CELLS, Cell, heat_map
-from icecore.projections.report.html_elements import Markup, counted, element, in_bytes, in_short
+from icecore.projections.report.html_elements import Markup, element, in_bytes, in_short
 from icecore.projections.report.report_data import Row, TableData
 from icecore.projections.report.snapshot_graph import MOST, Dot, snapshot_graph
 from icecore.projections.report.svg_charts import Bar, bars, share, steps

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, frozen
 
-from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.events.manifest_changes import ListedManifest, Listing
 from icecore.engine.expression.json.stored_expression import to_kept, value_to_kept
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.formats import arrays
@@ -62,7 +62,7 @@ class Kept:
     """
 
     key: str
-    parts: Mapping[tuple[str, int | None], int]
+    parts: Mapping[Listing, int]
     files: pa.Table
     delete_files: pa.Table
     pairs: DeletePairs
@@ -149,10 +149,10 @@ class _Refresh:
         key = validity_key(self.state.metadata, self.bound, self.schema)
         old = self.kept if self.kept is not None and self.kept.key == key else None
         deletes, read = self._deletes(delete_manifests, old)
-        known = {} if old is None else {_part(m): old.parts[_part(m)] for m in data if _part(m) in old.parts}
+        known = {} if old is None else {m.listing: old.parts[m.listing] for m in data if m.listing in old.parts}
         touched = set() if old is None else _touched(old, deletes, self.state.metadata)
-        again = [m for m in data if known.get(_part(m), -1) in touched or _part(m) not in known]
-        evaluated = {_part(m) for m in again}
+        again = [m for m in data if known.get(m.listing, -1) in touched or m.listing not in known]
+        evaluated = {m.listing for m in again}
         reused = {part: number for part, number in known.items() if part not in evaluated}
         fresh, of_fresh = self._evaluate(again, delete_manifests)
         kept = self._merged(key, old, reused, again, fresh, of_fresh, deletes)
@@ -194,7 +194,7 @@ class _Refresh:
         self,
         key: str,
         old: Kept | None,
-        reused: Mapping[tuple[str, int | None], int],
+        reused: Mapping[Listing, int],
         again: Sequence[ListedManifest],
         fresh: PlannedFiles,
         of_fresh: Sequence[ListedManifest],
@@ -202,13 +202,13 @@ class _Refresh:
     ) -> Kept:
         """The results that still hold and those of newly evaluated manifests, under common numbers."""
         start = max(old.parts.values(), default=-1) + 1 if old is not None else 0
-        numbers = {_part(m): start + i for i, m in enumerate(again)}
+        numbers = {m.listing: start + i for i, m in enumerate(again)}
         results: list[_Result] = []
         if old is not None and reused and old.files.num_rows:
             rows = np.flatnonzero(np.isin(arrays.to_numbers(old.files["m"]), list(reused.values())))
             results.append((old.files.take(arrays.numbers(rows)), old.delete_files, old.pairs.of_files(rows)))
         if fresh.files.num_rows:
-            by_place = np.array([numbers[_part(m)] for m in of_fresh], np.int64)
+            by_place = np.array([numbers[m.listing] for m in of_fresh], np.int64)
             files = self._with_partitions(_renumbered(fresh.files, by_place))
             results.append((files, fresh.deletes, fresh.pairs))
         return Kept(key, {**reused, **numbers}, *_together(results), deletes)
@@ -233,11 +233,6 @@ class _Refresh:
         files = kept.files if kept.files.num_rows else fresh.files.slice(0, 0)
         deletes = kept.delete_files if kept.delete_files.num_rows else fresh.deletes.slice(0, 0)
         return PlannedFiles(self.state, self.schema, self.bound, files, deletes, kept.pairs, fresh.seconds, count)
-
-
-def _part(listed: ListedManifest) -> tuple[str, int | None]:
-    """A manifest as one list has it: branches may give it different first row ids (RL7)."""
-    return listed.manifest.manifest_path, listed.manifest.first_row_id
 
 
 def _touched(old: Kept, deletes: pa.Table, metadata: TableMetadata) -> set[int]:

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from attrs import frozen
 
-from icecore.engine.common.text import short_repr
+from icecore.engine.common.text import counted, short_repr
 
 SHOWN_EXAMPLES = 3
 SHOWN_PROBLEMS = 20
@@ -81,7 +81,7 @@ class Finding:
         if self.count == 1:
             return f"{self._of}: the {self.kind} {self.details[0]}{moved}"
         under = f" under {self.folder}" if self.folder else ""
-        head = f"{self._of}: {_counted(self.count, self.kind)}{under} {_PHRASES[self.cause]}"
+        head = f"{self._of}: {counted(self.count, self.kind)}{under} {_PHRASES[self.cause]}"
         return f"{head}: {_first(self._shortened(), self.count, ', ' if self.cause in _PLAIN else '; ')}{moved}"
 
     @property
@@ -134,10 +134,10 @@ class Verification:
     def __str__(self) -> str:
         views = f"{self.views} views, " if self.views else ""
         what = f"{self.events} events, {self.tables} tables, {views}{self.files} files, head {self.head[:12]}"
-        lines = [f"ok: {what}" if self.ok else f"{_counted(len(self.problems), 'problem')} in {what}:"]
+        lines = [f"ok: {what}" if self.ok else f"{counted(len(self.problems), 'problem')} in {what}:"]
         lines += _listed(self.problems, frozenset(str(f) for f in self.findings if f.table is None))
         if self.notes:
-            lines.append(f"{_counted(self.unchecked, 'file')} not checked:" if self.unchecked else "not wrong, but:")
+            lines.append(f"{counted(self.unchecked, 'file')} not checked:" if self.unchecked else "not wrong, but:")
             lines += _listed(_sentences(self.notes), frozenset())
         return "\n".join(lines)
 
@@ -165,8 +165,8 @@ def _sentences(findings: Sequence[Finding]) -> tuple[str, ...]:
 def _harmless_text(group: Sequence[Finding]) -> str:
     """The sentence on earlier metadata files that are gone, or on files that only tables from elsewhere have."""
     kinds = dict.fromkeys(f.kind for f in group)
-    files = ", ".join(_counted(sum(f.count for f in group if f.kind == kind), kind) for kind in kinds)
-    tables = _counted(len({f.table for f in group}), "table")
+    files = ", ".join(counted(sum(f.count for f in group if f.kind == kind), kind) for kind in kinds)
+    tables = counted(len({f.table for f in group}), "table")
     return f"{files} of {tables} {_PHRASES[group[0].cause]}: first {group[0].examples[0]}"
 
 
@@ -176,16 +176,12 @@ def _folder_text(group: Sequence[Finding]) -> str:
     kinds: dict[str, int] = {}
     for f in group:
         kinds[f.kind] = kinds.get(f.kind, 0) + f.count
-    parts = ", ".join(_counted(n, kind) for kind, n in kinds.items())
+    parts = ", ".join(counted(n, kind) for kind, n in kinds.items())
     total = sum(kinds.values())
     folder = group[0].missing_folder
     examples = [e for f in group for e in f.examples[:1]] if len(group) > 2 else [e for f in group for e in f.examples]
     shown = _first([e.removeprefix(f"{folder}/") for e in examples[:SHOWN_EXAMPLES]], total)
     return f"{who}: {total:,} files ({parts}) are gone: there is no folder {folder}: was it moved? First {shown}"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _first(texts: Sequence[str], count: int, separator: str = ", ") -> str:

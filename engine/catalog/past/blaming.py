@@ -8,7 +8,7 @@ from icecore.engine.catalog.catalog_handle import CatalogHandle
 from icecore.engine.catalog.log_tools import sql
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.errors import NoSuchTableError, ValidationError
-from icecore.engine.events.event import is_view_stream
+from icecore.engine.events.event import is_view_stream, uuid_of_stream
 from icecore.engine.log.names_at import streams_of_name
 from icecore.engine.log.read_models import dotted
 from icecore.engine.queries.named_queries import query
@@ -46,7 +46,7 @@ def blame(
 
 def table_uuid_of(catalog: CatalogHandle, identifier: IdentifierLike) -> str:
     """The UUID of the table of that name, else of the one that had it last. Raises NoSuchTableError."""
-    return stream_of_table(catalog, identifier).partition(":")[2].partition("#")[0]
+    return uuid_of_stream(stream_of_table(catalog, identifier))
 
 
 def stream_of_table(catalog: CatalogHandle, identifier: IdentifierLike) -> str:

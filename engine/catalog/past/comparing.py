@@ -165,8 +165,7 @@ def _files(catalog: CatalogHandle, event: Event) -> pa.Table:
                 "file_size_in_bytes": pa.array([f.size_in_bytes for f in gone], pa.int64()),
             }
         )
-    uuid = event.stream.partition(":")[2].partition("#")[0]
-    return sql(catalog, query(QUERIES, "commit"), {"uuid": uuid, "position": event.position})
+    return sql(catalog, query(QUERIES, "commit"), {"uuid": ev.uuid_of_stream(event.stream), "position": event.position})
 
 
 def change_lines(difference: CatalogDiff) -> Iterator[tuple[str, str, str, str | None, str | None]]:

@@ -6,7 +6,8 @@ import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.verbs import examples
-from icecore.engine.display.output import counted, waiting
+from icecore.engine.common.text import counted
+from icecore.engine.display.output import waiting
 
 
 @click.command(

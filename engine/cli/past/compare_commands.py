@@ -9,7 +9,9 @@ import click
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import time_of
 from icecore.engine.cli.verbs import examples
-from icecore.engine.display.output import counted, pair_lines, print_text, row_lines
+from icecore.engine.common.ids import signed
+from icecore.engine.common.text import counted
+from icecore.engine.display.output import pair_lines, print_text, row_lines
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog import Catalog
@@ -147,7 +149,7 @@ def print_graph(settings: Settings, catalog: Catalog, table: str, limit: int | N
         refs.setdefault(ref.snapshot_id, []).append(name if ref.type == "branch" else f"tag: {name}")
     nodes, records = [], []
     for s in ordered:
-        event = events.get(s.snapshot_id if s.snapshot_id < 2**63 else s.snapshot_id - 2**64, {})
+        event = events.get(signed(s.snapshot_id), {})
         named = sorted(refs.get(s.snapshot_id, []))
         told = (f"({', '.join(named)})" if named else None, event.get("position"), event.get("actor"), s.operation)
         text = " ".join(str(t) for t in (s.snapshot_id, *told, event.get("message")) if t is not None)

@@ -9,7 +9,8 @@ from attrs import asdict
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.verbs import examples
-from icecore.engine.display.output import counted, row_lines, waiting
+from icecore.engine.common.text import counted
+from icecore.engine.display.output import row_lines, waiting
 from icecore.engine.storage.atomic_write import put_text
 
 

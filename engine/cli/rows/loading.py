@@ -17,9 +17,9 @@ from icecore.engine.cli.texts import pairs
 from icecore.engine.cli.verbs import change_command, dry_run_option, key_option
 from icecore.engine.commit.dry_run import DryRun
 from icecore.engine.common.identifiers import identifier_tuple
-from icecore.engine.common.text import abbreviated
+from icecore.engine.common.text import abbreviated, counted
 from icecore.engine.display.commit_text import TOTAL_RECORDS, rows_in_all
-from icecore.engine.display.output import counted, waiting
+from icecore.engine.display.output import waiting
 from icecore.engine.errors import NamespaceAlreadyExistsError, TableAlreadyExistsError, ValidationError
 from icecore.engine.events.commit_watch import CommitWatch, watching_commits
 from icecore.engine.events.event import TABLE_CREATED

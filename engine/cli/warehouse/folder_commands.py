@@ -14,7 +14,7 @@ import icecore
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
 from icecore.engine.cli.verbs import examples
 from icecore.engine.common.location import local_path
-from icecore.engine.display.output import counted
+from icecore.engine.common.text import counted
 from icecore.engine.relocate.relocate_warehouse import Progress as Told
 from icecore.engine.relocate.relocate_warehouse import RelocatedWarehouse, no_progress
 

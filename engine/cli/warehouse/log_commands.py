@@ -14,7 +14,8 @@ from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
 from icecore.engine.cli.texts import pairs
 from icecore.engine.cli.verbs import agree, examples, risk_options
-from icecore.engine.display.output import counted, waiting
+from icecore.engine.common.text import counted
+from icecore.engine.display.output import waiting
 
 if TYPE_CHECKING:
     from icecore.engine.forget.forget import Forgotten

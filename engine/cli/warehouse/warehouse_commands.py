@@ -14,8 +14,8 @@ from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME
 from icecore.engine.catalog.warehouse import LOG_FILE, has_log
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.verbs import examples
-from icecore.engine.common.text import printable
-from icecore.engine.display.output import counted, waiting
+from icecore.engine.common.text import counted, printable
+from icecore.engine.display.output import waiting
 from icecore.engine.errors import ValidationError
 
 DEMO_FOLDER = "demo-warehouse"

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from icecore.engine.data.arrow.arrow_schema import type_to_arrow
 from icecore.engine.data.arrow.murmur3 import hash_each, hash_longs
 from icecore.engine.errors import ValidationError
+from icecore.engine.formats.arrays import Longs
 from icecore.engine.spec.single_value import US_PER_DAY, decimal_size, signed_big_endian, unscaled_to_decimal
 from icecore.engine.spec.transform import (
     INT_MAX,
@@ -46,7 +47,6 @@ from icecore.engine.spec.types import (
     UUIDType,
 )
 
-Longs = npt.NDArray[np.int64]
 _NANOS = (TimestampNanoType, TimestamptzNanoType)
 _US_PER_HOUR = 3_600_000_000
 _INTEGERS = {32: np.int32, 64: np.int64}

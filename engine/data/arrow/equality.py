@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.data.arrow.arrow_partitions import comparable
-
-Longs = npt.NDArray[np.int64]
+from icecore.engine.formats.arrays import Longs
 
 
 @frozen

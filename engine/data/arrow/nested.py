@@ -50,6 +50,11 @@ def map_parts(array: pa.MapArray | pa.ListArray) -> tuple[pa.Array, pa.Array, pa
     return _offsets(pa.array(lengths)), keys.slice(start, count), values.slice(start, count)
 
 
+def null_mask(array: pa.Array) -> pa.BooleanArray | None:
+    """The mask of an array's nulls, as the makers of nested arrays take it; None where there are none."""
+    return array.is_null() if array.null_count else None
+
+
 def _offsets(lengths: pa.Array) -> pa.Array:
     sums = np.concatenate(([0], np.cumsum(np.asarray(lengths, dtype=np.int64))))
     return pa.array(sums.astype(np.int32))

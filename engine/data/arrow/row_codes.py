@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icecore.engine.data.arrow.arrow_partitions import comparable
-from icecore.engine.data.arrow.equality import Longs
+from icecore.engine.formats.arrays import Longs
 
 
 def row_codes(columns: Iterable[pa.ChunkedArray | pa.Array], rows: int) -> Longs:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.expression.strings import bytes_successor, string_successor
 from icecore.engine.properties.table_properties import METRICS_DEFAULT, METRICS_MAX_INFERRED, METRICS_OF_COLUMN
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
@@ -102,19 +103,4 @@ def truncated_upper(value: Any, mode: MetricsMode) -> Any:
     if not isinstance(mode, Truncate) or not isinstance(value, (str, bytes)) or len(value) <= mode.length:
         return value
     head = value[: mode.length]
-    return _next_text(head) if isinstance(head, str) else _next_bytes(head)
-
-
-def _next_text(text: str) -> str | None:
-    for i in range(len(text) - 1, -1, -1):
-        following = ord(text[i]) + 1
-        if following == 0xD800:
-            following = 0xE000
-        if following <= 0x10FFFF:
-            return text[:i] + chr(following)
-    return None
-
-
-def _next_bytes(data: bytes) -> bytes | None:
-    kept = data.rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+    return string_successor(head) if isinstance(head, str) else bytes_successor(head)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from attrs import evolve
 
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow, type_to_arrow
-from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
+from icecore.engine.data.arrow.nested import list_parts, map_parts, null_mask, struct_children
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
@@ -67,7 +67,7 @@ def _may_hide_nulls(t: Type) -> bool:
 
 
 def _filled(t: Type, array: pa.Array, *, nullable: bool) -> pa.Array:
-    mask = array.is_null() if nullable and array.null_count else None
+    mask = null_mask(array) if nullable else None
     target = type_to_arrow(t)
     match t:
         case StructType(fields=fields):
@@ -127,7 +127,7 @@ def _cut(whole: Type, stored: Type, array: pa.Array) -> pa.Array:
     if whole == stored:
         return array
     target = type_to_arrow(stored)
-    mask = array.is_null() if array.null_count else None
+    mask = null_mask(array)
     match whole, stored:
         case StructType(fields=fields), StructType(fields=kept):
             children_ = {f.field_id: (f, c) for f, c in zip(fields, struct_children(array), strict=True)}

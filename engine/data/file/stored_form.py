@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
+from icecore.engine.data.arrow.nested import list_parts, map_parts, null_mask, struct_children
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import ListType, MapType, NestedField, PrimitiveType, StructType, Type
 
@@ -68,22 +68,18 @@ def _array(form: Form, t: Type, array: pa.Array, path: str) -> pa.Array:
         case StructType(fields=fields):
             children = zip(fields, struct_children(array), strict=True)
             parts = [_array(form, f.field_type, c, f"{path}.{f.name}") for f, c in children]
-            return pa.StructArray.from_arrays(parts, fields=list(_type(form, t)), mask=_mask(array))
+            return pa.StructArray.from_arrays(parts, fields=list(_type(form, t)), mask=null_mask(array))
         case ListType(element=element):
             offsets, values = list_parts(array)
             values = _array(form, element, values, f"{path}.element")
-            return pa.ListArray.from_arrays(offsets, values, type=_type(form, t), mask=_mask(array))
+            return pa.ListArray.from_arrays(offsets, values, type=_type(form, t), mask=null_mask(array))
         case MapType(key=key, value=value):
             offsets, keys, values = map_parts(array)
             keys, values = _array(form, key, keys, f"{path}.key"), _array(form, value, values, f"{path}.value")
             target = _type(form, t)
             if pa.types.is_map(target):
-                return pa.MapArray.from_arrays(offsets, keys, values, type=target, mask=_mask(array))
+                return pa.MapArray.from_arrays(offsets, keys, values, type=target, mask=null_mask(array))
             pairs = pa.StructArray.from_arrays([keys, values], fields=list(target.value_type))
-            return pa.ListArray.from_arrays(offsets, pairs, type=target, mask=_mask(array))
+            return pa.ListArray.from_arrays(offsets, pairs, type=target, mask=null_mask(array))
         case _:
             return form.array(t, array, path)
-
-
-def _mask(array: pa.Array) -> pa.Array | None:
-    return array.is_null() if array.null_count else None

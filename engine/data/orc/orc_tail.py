@@ -51,7 +51,7 @@ class OrcTail:
 def read_tail(source: pa.NativeFile, where: str) -> OrcTail:
     """The tail of an ORC file. Raises CorruptFileError naming `where`."""
     size = source.size()
-    end = _read(source, max(0, size - _TAIL_GUESS), min(size, _TAIL_GUESS))
+    end = source.read_at(min(size, _TAIL_GUESS), max(0, size - _TAIL_GUESS))
     if not end or len(end) <= end[-1]:
         raise CorruptFileError(f"{where} is not an ORC file: it has {size} bytes")
     script = end[-1 - end[-1] : -1]
@@ -60,7 +60,7 @@ def read_tail(source: pa.NativeFile, where: str) -> OrcTail:
     compression = _Compression(numbers.get(2, _NONE), numbers.get(3, _DEFAULT_BLOCK))
     if not script.endswith(_MAGIC) or footer_length > size - len(script) - 1:
         raise CorruptFileError(f"{where} is not an ORC file: it does not end as one")
-    footer = _read(source, size - 1 - len(script) - footer_length, footer_length)
+    footer = source.read_at(footer_length, size - 1 - len(script) - footer_length)
     message = _decompressed(footer, compression, where)
     return OrcTail(tuple(_stripe(v, where) for n, v in _fields(message, where) if n == 3), compression)
 
@@ -69,7 +69,7 @@ def column_bytes(source: pa.NativeFile, tail: OrcTail, where: str) -> dict[int, 
     """The bytes of each ORC column, index and data, by its number: 0 is the row, then depth first."""
     sizes: dict[int, int] = {}
     for s in tail.stripes:
-        footer = _read(source, s.offset + s.index_length + s.data_length, s.footer_length)
+        footer = source.read_at(s.footer_length, s.offset + s.index_length + s.data_length)
         for number, stream in _fields(_decompressed(footer, tail.compression, where), where):
             if number != 1 or isinstance(stream, int):
                 continue
@@ -77,11 +77,6 @@ def column_bytes(source: pa.NativeFile, tail: OrcTail, where: str) -> dict[int, 
             column = parts.get(2, 0)
             sizes[column] = sizes.get(column, 0) + parts.get(3, 0)
     return sizes
-
-
-def _read(source: pa.NativeFile, at: int, length: int) -> bytes:
-    source.seek(at)
-    return bytes(source.read(length))
 
 
 def _stripe(message: int | bytes, where: str) -> Stripe:

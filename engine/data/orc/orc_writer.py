@@ -15,7 +15,7 @@ import pyarrow.orc
 from attrs import frozen
 
 from icecore.engine.data.arrow.arrow_schema import VARIANT_ARROW, type_to_arrow
-from icecore.engine.data.arrow.nested import struct_children
+from icecore.engine.data.arrow.nested import null_mask, struct_children
 from icecore.engine.data.file.encoder import Layout
 from icecore.engine.data.file.stored_form import form_schema, form_table
 from icecore.engine.data.orc.orc_options import OrcOptions
@@ -73,8 +73,7 @@ class OrcForm:
                 return _at_zero(array.cast(pa.int64()))
             case VariantType():
                 parts = [_at_zero(c) for c in struct_children(array)]
-                mask = array.is_null() if array.null_count else None
-                return pa.StructArray.from_arrays(parts, fields=list(self.primitive(t)), mask=mask)
+                return pa.StructArray.from_arrays(parts, fields=list(self.primitive(t)), mask=null_mask(array))
             case TimestampType() | TimestamptzType():
                 return _at_zero(_checked_times(array, US_PER_SECOND, path))
             case TimestampNanoType() | TimestamptzNanoType():

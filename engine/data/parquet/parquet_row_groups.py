@@ -36,16 +36,12 @@ def read_row_groups(source: pa.NativeFile, where: str) -> tuple[RowGroup, ...]:
 
 def _footer(source: pa.NativeFile) -> bytes:
     size = source.size()
-    end = _read(source, max(0, size - _TAIL_GUESS), min(size, _TAIL_GUESS))
+    end: bytes = source.read_at(min(size, _TAIL_GUESS), max(0, size - _TAIL_GUESS))
     length = int.from_bytes(end[-8:-4], "little")
     if end[-4:] != _MAGIC or length > size - 8:
         raise ValueError("the file does not end as one of Parquet")
-    return end[-8 - length : -8] if length + 8 <= len(end) else _read(source, size - 8 - length, length)
-
-
-def _read(source: pa.NativeFile, at: int, length: int) -> bytes:
-    source.seek(at)
-    return bytes(source.read(length))
+    footer: bytes = end[-8 - length : -8] if length + 8 <= len(end) else source.read_at(length, size - 8 - length)
+    return footer
 
 
 def _row_groups(reader: ThriftReader) -> tuple[RowGroup, ...]:

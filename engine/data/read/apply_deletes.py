@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.common.fork_safety import Lock
-from icecore.engine.common.location import location_key
 from icecore.engine.data.arrow.equality import EqualityKeys
 from icecore.engine.data.file.file_field import FileField
 from icecore.engine.data.read.column_resolution import Leaf, make
@@ -56,7 +55,7 @@ class DeleteCache:
 
         Raises MissingFileError or CorruptFileError naming the delete file.
         """
-        path = location_key(storage.resolve(data_file))
+        path = storage.key(data_file)
         if len(vectors := [d for d in deletes if d.is_deletion_vector]) > 1:
             raise CorruptFileError(f"{data_file} has {len(vectors)} deletion vectors, of which there can be one (D2)")
         with self._lock:
@@ -193,7 +192,7 @@ def _split_by_path(storage: Storage, paths: pa.Array, positions: Positions, foun
     order = np.argsort(codes, kind="stable")
     ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))
     for location, part in zip(encoded.dictionary.to_pylist(), np.split(positions[order], ends[:-1]), strict=True):
-        found.setdefault(location_key(storage.resolve(location)), []).append(part)
+        found.setdefault(storage.key(location), []).append(part)
 
 
 def _delete_column(source: Source, d: ContentFile, field_id: int, name: str) -> FileField:

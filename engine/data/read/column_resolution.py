@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 from icecore.engine.data.arrow.arrow_schema import type_to_arrow
 from icecore.engine.data.arrow.arrow_values import constant_array
-from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
+from icecore.engine.data.arrow.nested import list_parts, map_parts, null_mask, struct_children
 from icecore.engine.data.file.file_field import FileField
 from icecore.engine.data.read.promote import check_readable, promoted
 from icecore.engine.data.variant.variant_shredding import check_variant, read_variants
@@ -271,7 +271,7 @@ def make(node: Node, columns: Mapping[str, pa.Array], first_position: int, lengt
 
 def _make_nested(node: Struct | List | Map, array: pa.Array) -> pa.Array:
     target = type_to_arrow(node.type, with_ids=False)
-    mask = array.is_null() if array.null_count else None
+    mask = null_mask(array)
     match node:
         case Struct(nodes=nodes):
             children = dict(zip((f.name for f in array.type), struct_children(array), strict=True))

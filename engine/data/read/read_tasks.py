@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
@@ -22,6 +21,7 @@ from icecore.engine.data.read.table_columns import Identification, ResolvedColum
 from icecore.engine.data.read.written_schema import check_written
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
+from icecore.engine.formats.arrays import Mask
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.spec.partition import PartitionSpec
@@ -32,8 +32,6 @@ from icecore.engine.spec.types import UnknownType, walk
 from icecore.engine.storage.file_io import Storage
 
 __all__ = ["BATCH_ROWS", "DeleteCache", "read_task"]
-
-_Mask = npt.NDArray[np.bool_]
 
 
 def read_task(
@@ -113,9 +111,9 @@ def identity_values(file: ContentFile, specs: Mapping[int, PartitionSpec]) -> di
 
 def _kept(
     batch: FileBatch, positions: Positions, equality: Sequence[tuple[tuple[ResolvedColumn, ...], EqualityKeys]]
-) -> _Mask | None:
+) -> Mask | None:
     """A mask of the rows of a batch that are not deleted; None where none is deleted."""
-    mask: _Mask | None = None
+    mask: Mask | None = None
     first, last = np.searchsorted(positions, [batch.first_position, batch.first_position + batch.length])
     if first < last:
         mask = np.ones(batch.length, dtype=np.bool_)
@@ -128,7 +126,7 @@ def _kept(
     return mask
 
 
-def _record_batch(nodes: tuple[Node, ...], schema: pa.Schema, batch: FileBatch, kept: _Mask | None) -> pa.RecordBatch:
+def _record_batch(nodes: tuple[Node, ...], schema: pa.Schema, batch: FileBatch, kept: Mask | None) -> pa.RecordBatch:
     if not nodes:
         rows = batch.length if kept is None else int(kept.sum())
         return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))

@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from attrs import frozen
 
-from icecore.engine.data.arrow.equality import Longs
 from icecore.engine.data.arrow.row_codes import occurrences, row_codes
 from icecore.engine.errors import ValidationError
+from icecore.engine.formats.arrays import Longs, Mask
 from icecore.engine.spec.reserved import ROW_ID
-
-Mask = npt.NDArray[np.bool_]
 
 
 @frozen(eq=False)

@@ -20,9 +20,8 @@ from icecore.engine.data.variant.variant_encoding import (
     SHORT_STRING_MAX,
     byte_width,
 )
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from icecore.engine.formats.arrays import to_mask
+from icecore.engine.formats.binary_columns import Ints
 
 VALUES = pa.large_binary()
 _TRUE, _FALSE = 1, 2
@@ -122,7 +121,7 @@ def objects(columns: list[pa.LargeBinaryArray], ids: Ints) -> pa.LargeBinaryArra
     The columns are sorted by name; `ids` has a row per object and the id of each column's name.
     """
     count = len(ids)
-    present = np.column_stack([c.is_valid().to_numpy(zero_copy_only=False) for c in columns])
+    present = np.column_stack([to_mask(c.is_valid()) for c in columns])
     row, column_number = np.nonzero(present)
     values = pa.concat_arrays(columns).take(pa.array(column_number * count + row))
     offsets = np.concatenate(([0], np.cumsum(present.sum(axis=1))))

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from attrs import define, field
 
 from icecore.engine.data.arrow.arrow_schema import VARIANT_ARROW, is_binary_like, is_list_like
-from icecore.engine.data.arrow.nested import list_parts, struct_children
-from icecore.engine.data.variant.variant_columns import VALUES, Ints, Mask, arrays, is_typed, objects, primitives
+from icecore.engine.data.arrow.nested import list_parts, null_mask, struct_children
+from icecore.engine.data.variant.variant_columns import VALUES, arrays, is_typed, objects, primitives
 from icecore.engine.data.variant.variant_encoding import (
     NO_NAMES,
     NULL,
@@ -26,6 +26,8 @@ from icecore.engine.data.variant.variant_encoding import (
     write_object,
 )
 from icecore.engine.errors import CorruptFileError, ValidationError
+from icecore.engine.formats.arrays import Mask, to_mask
+from icecore.engine.formats.binary_columns import Ints
 
 METADATA, VALUE, TYPED_VALUE = "metadata", "value", "typed_value"
 _MAX_BYTES = 2**31 - 1
@@ -79,7 +81,7 @@ def read_variants(array: pa.Array, where: str) -> pa.StructArray:
     values = values.fill_null(NULL)
     if values.nbytes > _MAX_BYTES:
         raise ValidationError(f"{where}: the variants of {len(storage)} rows take {values.nbytes} bytes: read fewer")
-    mask = array.is_null() if array.null_count else None
+    mask = null_mask(array)
     # Neither may be null, and some writers look at them in rows without a variant too.
     metadata = metadata.fill_null(NO_NAMES)
     return pa.StructArray.from_arrays([metadata, values.cast(pa.binary())], fields=list(VARIANT_ARROW), mask=mask)
@@ -117,17 +119,17 @@ class _Reader:
         offsets, elements = list_parts(typed)
         starts = np.asarray(offsets, dtype=np.int64)
         values = self.group(_parts(elements), np.repeat(rows, np.diff(starts)))
-        return _where(_valid(typed), arrays(starts, values.fill_null(NULL)))
+        return _where(to_mask(typed.is_valid()), arrays(starts, values.fill_null(NULL)))
 
     def object(self, typed: pa.StructArray, plain: pa.LargeBinaryArray | None, rows: Ints) -> pa.LargeBinaryArray:
         """Shredded objects together with the fields that are not shredded; plain values where `typed` is null."""
         fields = {f.name.encode(): c for f, c in zip(typed.type, struct_children(typed), strict=True)}
         shredded = {name: self.group(_parts(fields[name]), rows) for name in sorted(fields)}
-        is_object = _valid(typed)
+        is_object = to_mask(typed.is_valid())
         made = _where(is_object, objects(list(shredded.values()), self.ids(shredded, rows)))
         if plain is None:
             return made
-        both = np.flatnonzero(is_object & _valid(plain))
+        both = np.flatnonzero(is_object & to_mask(plain.is_valid()))
         if not len(both):
             return pc.coalesce(made, plain)
         merged = self.merged(shredded, plain, pa.array(both), rows[both])
@@ -142,7 +144,7 @@ class _Reader:
         table = np.array([[m.ids.get(n, -1) for n in columns] for m in known] or [[0] * len(columns)], np.int64)
         ids = table[codes[rows]]
         for i, (name, column) in enumerate(columns.items()):
-            lacking = np.flatnonzero((ids[:, i] < 0) & _valid(column))
+            lacking = np.flatnonzero((ids[:, i] < 0) & to_mask(column.is_valid()))
             if len(lacking):
                 known[codes[rows[lacking[0]]]].id_of(name)
         return np.maximum(ids, 0)
@@ -174,11 +176,6 @@ class _Reader:
 
 def _parts(group: pa.StructArray) -> dict[str, pa.Array]:
     return dict(zip((f.name for f in group.type), struct_children(group), strict=True))
-
-
-def _valid(array: pa.Array) -> Mask:
-    valid: Mask = array.is_valid().to_numpy(zero_copy_only=False)
-    return valid
 
 
 def _where(rows: Mask, values: pa.LargeBinaryArray) -> pa.LargeBinaryArray:

@@ -19,7 +19,7 @@ from icecore.engine.data.arrow.arrow_schema import (
     type_to_arrow,
 )
 from icecore.engine.data.arrow.arrow_values import constant_array
-from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
+from icecore.engine.data.arrow.nested import list_parts, map_parts, null_mask, struct_children
 from icecore.engine.data.variant.variant_shredding import METADATA, TYPED_VALUE, VALUE, check_variant, read_variants
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.spec.schema import Schema
@@ -149,7 +149,7 @@ class _Caster:
             if f.required and child.null_count:
                 self.check_required(child, valid, inner)
             columns.append(self.cast(f.field_type, child, inner))
-        return pa.StructArray.from_arrays(columns, fields=list(target), mask=_mask(array))
+        return pa.StructArray.from_arrays(columns, fields=list(target), mask=null_mask(array))
 
     def check_required(self, child: pa.Array, parent_valid: pa.Array | None, path: str) -> None:
         nulls = child.null_count
@@ -166,7 +166,7 @@ class _Caster:
             raise _mismatch(t, array, path)
         offsets, values = list_parts(array)
         values = self.field(t.element_field, values, f"{path}.element")
-        return pa.ListArray.from_arrays(offsets, values, type=target, mask=_mask(array))
+        return pa.ListArray.from_arrays(offsets, values, type=target, mask=null_mask(array))
 
     def map(self, t: MapType, array: pa.Array, path: str) -> pa.Array:
         target = type_to_arrow(t)
@@ -177,7 +177,7 @@ class _Caster:
         offsets, keys, values = map_parts(array)
         keys = self.field(t.key_field, keys, f"{path}.key")
         values = self.field(t.value_field, values, f"{path}.value")
-        return pa.MapArray.from_arrays(offsets, keys, values, type=target, mask=_mask(array))
+        return pa.MapArray.from_arrays(offsets, keys, values, type=target, mask=null_mask(array))
 
     def primitive(self, t: PrimitiveType, array: pa.Array, path: str) -> pa.Array:
         target = type_to_arrow(t)
@@ -272,10 +272,6 @@ def _variant_step(source: pa.DataType) -> Step | None:
     return _to_variant if is_variant else None
 
 
-def _mask(array: pa.Array) -> pa.Array | None:
-    return array.is_null() if array.null_count else None
-
-
 def _mismatch(t: Type, array: pa.Array, path: str) -> ValidationError:
     return ValidationError(f"column {path!r}: the table has {t}, the data has Arrow type {array.type}")
 
@@ -319,7 +315,7 @@ def _to_variant(array: pa.Array, target: pa.DataType) -> pa.Array:
         if pc.any(pc.and_(valid, part.is_null())).as_py():
             raise ValidationError(f"a variant that is not null has no {f.name}")
         parts.append(part)
-    return pa.StructArray.from_arrays(parts, fields=list(target), mask=_mask(array))
+    return pa.StructArray.from_arrays(parts, fields=list(target), mask=null_mask(array))
 
 
 def _from_shredded(array: pa.Array, _: pa.DataType) -> pa.Array:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from icecore.engine.common.text import counted
 from icecore.engine.display.cells import cell
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.server.page.page_frame import alert, framed, grid, table_path
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.table.table import Table
-from icecore.projections.report.html_elements import Markup, counted, element
+from icecore.projections.report.html_elements import Markup, element
 
 MOST_COMMITS = 1_000
 _KINDS = ("column", "property", "file", "partition", "ref")

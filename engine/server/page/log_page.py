@@ -6,13 +6,14 @@ import datetime as dt
 from collections import Counter
 
 from icecore.engine.catalog.catalog_handle import table_streams
+from icecore.engine.common.text import counted
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.server.page.page_frame import framed, lines, link, row_filter, table_path
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
 from icecore.projections.inspect.log_table import log_lines
-from icecore.projections.report.html_elements import Markup, counted, element
+from icecore.projections.report.html_elements import Markup, element
 from icecore.projections.report.svg_charts import Bar, bars
 
 MOST_EVENTS = 10_000

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from icecore.engine.catalog.catalog_handle import table_of, table_streams
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import counted
 from icecore.engine.display.cells import cell
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.server.page.page_frame import alert, framed, grid, link, row_filter, static_file, table_path
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
-from icecore.projections.report.html_elements import Markup, counted, element, in_bytes
+from icecore.projections.report.html_elements import Markup, element, in_bytes
 
 MOST_ROWS = 1_000
 SQL_MEMORY = "512MB"

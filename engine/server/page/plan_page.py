@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import counted
 from icecore.engine.errors import IcecoreError
 from icecore.engine.expression.sql.sql_text import expression_text
 from icecore.engine.server.page.page_frame import alert, framed, grid, link, row_filter, table_path
@@ -18,7 +19,7 @@ from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.table.table import Table
 from icecore.projections.explain.explain import Explanation
 from icecore.projections.explain.explained_files import MANIFEST, METRICS, PARTITION, PLANNED
-from icecore.projections.report.html_elements import Markup, counted, element, in_bytes
+from icecore.projections.report.html_elements import Markup, element, in_bytes
 from icecore.projections.report.report_page import tiles
 from icecore.projections.report.svg_charts import share
 

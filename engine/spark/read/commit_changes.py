@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from icecore.engine.data.arrow.equality import Longs
 from icecore.engine.data.read.changed_file_rows import (
     DELETE,
     INSERT,
@@ -26,6 +25,7 @@ from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.data.read.row_diff import RowDiff
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import Expression
+from icecore.engine.formats.arrays import Longs
 from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from icecore.engine.data.arrow.nested import list_parts, map_parts, struct_children
+from icecore.engine.data.arrow.nested import list_parts, map_parts, null_mask, struct_children
 from icecore.engine.data.variant.variant_shredding import METADATA, VALUE
 from icecore.engine.spark.read.frame_columns import ReadColumn
 from icecore.engine.spec.types import (
@@ -37,8 +37,7 @@ def stored_array(array: pa.Array, t: Type) -> pa.Array:
         case VariantType():
             # Spark takes the parts by their place: the value comes first.
             metadata, value = array.field(METADATA), array.field(VALUE)
-            mask = array.is_null() if array.null_count else None
-            return pa.StructArray.from_arrays([value, metadata], fields=_SPARK_VARIANT, mask=mask)
+            return pa.StructArray.from_arrays([value, metadata], fields=_SPARK_VARIANT, mask=null_mask(array))
         case _ if isinstance(t, _LONGS):
             return array.cast(pa.int64())
         case _:
@@ -52,7 +51,7 @@ def stored_batch(batch: pa.RecordBatch, columns: Sequence[ReadColumn]) -> pa.Rec
 
 
 def _stored(array: pa.Array, column: ReadColumn) -> pa.Array:
-    mask = array.is_null() if array.null_count else None
+    mask = null_mask(array)
     match column.field.field_type:
         case StructType():
             pairs = zip(struct_children(array), column.parts, strict=True)

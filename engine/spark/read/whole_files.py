@@ -7,7 +7,6 @@ from itertools import pairwise
 
 from attrs import evolve, frozen
 
-from icecore.engine.common.location import location_key
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
 from icecore.engine.storage.file_io import Storage
@@ -37,7 +36,7 @@ def whole_files(tasks: Sequence[FileScanTask], storage: Storage) -> list[FileTas
     """
     by_file: dict[str, list[FileScanTask]] = {}
     for t in tasks:
-        by_file.setdefault(location_key(storage.resolve(t.file.file_path)), []).append(t)
+        by_file.setdefault(storage.key(t.file.file_path), []).append(t)
     return [made for ranges in by_file.values() for made in _merged(ranges)]
 
 

@@ -17,7 +17,7 @@ from icecore.engine.spark.progress import ProgressCallback, reporting
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_write import translated_spark_errors
-from icecore.engine.spark.task_frames import Batches, chunk_count, mapped
+from icecore.engine.spark.task_frames import Batches, chunk_count, file_prefix_of_task, mapped
 from icecore.engine.spec.content_file import ContentFile
 
 WrittenGroups: TypeAlias = list[tuple[int, tuple[ContentFile, ...]]]
@@ -53,7 +53,7 @@ def write_chunks(
     prefix = str(uuid.uuid4())
 
     def write(items: list[RewriteChunk]) -> Batches:
-        name = attempt_name(prefix)
+        name = file_prefix_of_task(prefix)
         for number, chunk in enumerate(items):
             made = rewrite.write_again(chunk.tasks, size=chunk.file_size, prefix=f"{name}-{number}", as_a_whole=True)
             yield written_batch(chunk.group, made)
@@ -81,14 +81,6 @@ def collected(frame: DataFrame, rewrite: GroupRewrite, on_progress: ProgressCall
     doing = f"rewrite data files in {rewrite.locations.folder}"
     with translated_spark_errors(), reporting(frame.sparkSession, on_progress, doing):
         return [pickle.loads(row.written) for row in frame.collect()]
-
-
-def attempt_name(prefix: str) -> str:
-    """A name that no other task, and no other attempt at this one, has."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return f"{prefix}-{context.partitionId():05d}-{context.taskAttemptId()}"
 
 
 def written_batch(group: int, files: tuple[ContentFile, ...]) -> pa.RecordBatch:

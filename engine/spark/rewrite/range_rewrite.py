@@ -32,14 +32,13 @@ from icecore.engine.spark.rewrite.chunk_rewrite import (
     WRITTEN,
     RewriteChunk,
     WrittenGroups,
-    attempt_name,
     collected,
     pieces,
     together,
     written_batch,
 )
 from icecore.engine.spark.spark_write import translated_spark_errors
-from icecore.engine.spark.task_frames import Batches, made_in_tasks, mapped
+from icecore.engine.spark.task_frames import Batches, file_prefix_of_task, made_in_tasks, mapped
 from icecore.engine.spec.schema import Schema
 
 _PIECE_BYTES = 32 * MIB
@@ -205,7 +204,7 @@ class _Writer:
     prefix: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Batches:
-        name = attempt_name(self.prefix)
+        name = file_prefix_of_task(self.prefix)
         for file, found in groupby(_pieces(batches), key=itemgetter(0)):
             group, size = self.of_file[file]
             rows, schema = self._sorted(found), self.schemas[group]

@@ -12,10 +12,12 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.commit.manifest_summary import field_summaries
+from icecore.engine.common.ids import signed
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.formats import arrays
-from icecore.engine.formats.binary_columns import Ints, Mask
+from icecore.engine.formats.arrays import Mask
+from icecore.engine.formats.binary_columns import Ints
 from icecore.engine.formats.entry_arrow import METRICS
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
@@ -26,7 +28,7 @@ from icecore.engine.spec.transform import UnknownTransform
 from icecore.engine.spec.types import PrimitiveType, UUIDType
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
-from icecore.projections.audit.audited_tables import AuditedTable, signed
+from icecore.projections.audit.audited_tables import AuditedTable
 from icecore.projections.audit.file_rows import entries_of
 from icecore.projections.entries.wide_entries import inherit, inherit_all
 from icecore.projections.history.logged_tables import NAMED

@@ -7,13 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from icecore.engine.common.ids import signed
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import is_view_stream
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState
+from icecore.projections.history.commit_rows import told_number
 from icecore.projections.history.logged_tables import OF_EVENT, LoggedTable, LoggedTables, of_event
-from icecore.projections.inspect.snapshot_rows import signed
 from icecore.projections.verify.verify_models import database_problems, model_problems
 
 DROPPED_TABLES = pa.schema(
@@ -56,7 +57,7 @@ def _of_state(state: TableState) -> dict[str, Any]:
         "format_version": metadata.format_version,
         "current_snapshot_id": signed(metadata.current_snapshot_id),
         "snapshots": len(metadata.snapshots),
-        **{name: int(text) if text.isdecimal() else None for name, text in totals.items()},
+        **{name: told_number(text) for name, text in totals.items()},
         "is_purged": state.purged_at is not None,
     }
 
