@@ -99,7 +99,7 @@ def _check_range(store: EventStore, last: int) -> None:
 
 
 def _check_target(store: EventStore, target: Path, first: int) -> None:
-    used = {store.archives.path_of(a) for a in store.archives.all()} | {store.path.absolute()}
+    used = store.archives.paths() | {store.path.absolute()}
     if target in used:
         raise ValidationError(f"{target} is a part of the log already")
     if target.exists() and not _is_leftover(target, first):

@@ -40,9 +40,7 @@ NAMED_FILES = 3
 
 def describe(event: Event, content: pa.Table | None) -> str:
     """One line on a commit; `content` are its content files, where it has any."""
-    who = event.provenance
-    reason = f" ({who.message!r})" if who.message else ""
-    parts = [f"position {event.position} by {who.actor or 'unknown'}{reason}: {_operation(event)}"]
+    parts = [f"position {event.position} by {event.provenance.told}: {_operation(event)}"]
     for verb, status in (("added", ManifestEntryStatus.ADDED), ("removed", ManifestEntryStatus.DELETED)):
         if paths := paths_of(content, status):
             parts.append(f"{verb} {names(paths)}")
@@ -84,11 +82,9 @@ def commits_of(events: Iterable[Event], snapshot_ids: Iterable[int]) -> dict[int
     for event in events:
         made = texts.keys() & _snapshots(event)
         if made:
-            who = event.provenance
             at = datetime.fromtimestamp(event.recorded_at_ms / 1000, UTC).isoformat(" ", "milliseconds")
             at = at.replace("+00:00", "Z")
-            reason = f" ({who.message!r})" if who.message else ""
-            text = f"position {event.position} at {at} by {who.actor or 'unknown'}{reason}: {_operation(event)}"
+            text = f"position {event.position} at {at} by {event.provenance.told}: {_operation(event)}"
             texts |= dict.fromkeys(made, text)
     return texts
 

@@ -21,8 +21,8 @@ from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState, folders_of, is_file_system
 from icecore.engine.repository.repository import Repository
-from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.storage.file_io import Storage
+from icecore.projections.entries.carried_entries import live_entries
 from icecore.projections.files.metadata_cleanup import DELETED, FORGOTTEN
 from icecore.projections.files.version_files import version_after
 from icecore.projections.files.version_hint import VERSION_HINT
@@ -124,7 +124,7 @@ class Marking:
         entries = self._repository.store.entries(event.position)
         if entries is None:
             return []
-        live = entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
+        live = live_entries(entries)
         paths: list[str] = pc.unique(live["file_path"]).to_pylist()
         return paths
 

@@ -116,6 +116,11 @@ def uuid_of_stream(stream: str) -> str:
     return stream.partition(":")[2].partition("#")[0]
 
 
+def file_name_of_stream(stream: str) -> str:
+    """A stream as the name of a file or folder."""
+    return stream.replace(":", "-").replace("#", "-")
+
+
 def is_view_stream(stream: str) -> bool:
     """Whether a stream is a view's."""
     return stream.startswith("view:")
@@ -131,6 +136,11 @@ class Provenance:
     correlation_id: str | None = None
     causation_id: str | None = None
     idempotency_key: str | None = None
+
+    @property
+    def told(self) -> str:
+        """The actor and the message, as errors tell them: `ann ('too small to bill')`."""
+        return (self.actor or "unknown") + (f" ({self.message!r})" if self.message else "")
 
 
 # What each column of the event table that is never null holds; a damaged page may say otherwise.

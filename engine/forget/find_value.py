@@ -238,7 +238,7 @@ class ValueSearch:
             for listed in self.repository.list_manifests(state, snapshot):
                 path = listed.manifest.manifest_path
                 if path not in by_manifest:
-                    entries = self.repository.entries.live(state.stream, listed, storage)
+                    entries = self.repository.lists.live_entries(state, listed)
                     # What a manifest of ours says is searched in the log, also before its file is written.
                     is_there = listed.is_foreign or storage.exists(path)
                     by_manifest[path] = [*([path] if is_there else []), *entries["file_path"].to_pylist()]

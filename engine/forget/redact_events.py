@@ -210,7 +210,7 @@ def _archived_texts(connection: sqlite3.Connection, replacement: Replacement) ->
 
 def tidy(store: EventStore, note: ToTidy) -> bool:
     """Removes the forgotten parts from the database and its folder; False where others are in the way."""
-    used = {store.archives.path_of(a) for a in store.archives.all()}
+    used = store.archives.paths()
     for file in note.archives:
         path = store.path.absolute().parent / file
         if path not in used:
@@ -242,7 +242,7 @@ def remove_unfinished_archives(store: EventStore) -> None:
 
 
 def _unfinished(store: EventStore) -> set[Path]:
-    used = {store.archives.path_of(a) for a in store.archives.all()}
+    used = store.archives.paths()
     found = set[Path]()
     for path in used:
         base = glob.escape(path.name.partition(ENDING)[0])

@@ -131,11 +131,7 @@ class _Restoration:
     ) -> list[TableUpdate]:
         def gone(ref: str, snapshot_id: int) -> CommitConflictError:
             expiry = expiry_of(self.desk.repository.store, stream, snapshot_id, self.position)
-            by = ""
-            if expiry is not None:
-                who = expiry.provenance
-                by = f", expired at position {expiry.position} by {who.actor or 'unknown'}"
-                by += f" ({who.message!r})" if who.message else ""
+            by = f", expired at position {expiry.position} by {expiry.provenance.told}" if expiry else ""
             return self._refuse(f"snapshot {snapshot_id} of ref {ref!r} of {dotted(name)} is gone{by}")
 
         return restored_table(then, now, gone)

@@ -74,6 +74,10 @@ class Archives:
         """The path of an archive's file."""
         return self._log.path.absolute().parent / archive.file
 
+    def paths(self) -> set[Path]:
+        """The paths of the archives' files."""
+        return {self.path_of(a) for a in self.all()}
+
     # Events in the files
 
     def events(self, query_name: str, after: int, up_to: int, /, **parameters: Any) -> Iterator[sqlite3.Row]:

@@ -206,7 +206,7 @@ def _equality_deletes_after(number: int, at: PlanContext, snapshot: Snapshot) ->
     found: set[str] = set()
     for listed in at.repository.list_manifests(at.state, snapshot):
         if listed.manifest.content is ManifestContent.DELETES and listed.manifest.has_live_files:
-            live = at.repository.entries.live(at.state.stream, listed, at.repository.storage_of(at.state))
+            live = at.repository.lists.live_entries(at.state, listed)
             is_equality = pc.equal(live["content"], int(DataFileContent.EQUALITY_DELETES))
             found.update(
                 live.filter(pc.and_(is_equality, pc.greater(live["sequence_number"], number)))["file_path"].to_pylist()

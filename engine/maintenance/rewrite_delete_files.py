@@ -138,7 +138,7 @@ class DanglingDeletes:
         dangling: list[FileKey] = []
         for listed in at.repository.list_manifests(at.state, snapshot):
             if listed.manifest.content is ManifestContent.DELETES and listed.manifest.has_live_files:
-                live = at.repository.entries.live(at.state.stream, listed, at.repository.storage_of(at.state))
+                live = at.repository.lists.live_entries(at.state, listed)
                 keys = zip(live["file_path"].to_pylist(), live["content_offset"].to_pylist(), strict=True)
                 dangling += [key for key in keys if key not in needed]
         if not dangling:

@@ -33,7 +33,7 @@ def write_key_deletes(
     unpartitioned spec. Raises ValidationError where neither can be, for a v1 table, or keys that can't be compared.
     """
     schema = metadata.schema()
-    names = list(names_of(key_columns, "key_columns")) or [schema.name_of(i) for i in schema.identifier_field_ids]
+    names = list(names_of(key_columns, "key_columns")) or schema.identifier_field_names()
     if not names:
         raise ValidationError("deletes by key need key columns: the table has no identifier fields")
     equality_ids = [schema.find_field(n).field_id for n in names]

@@ -175,7 +175,7 @@ def live_among(
         return []
     wanted = pa.array(file_paths, pa.string())
     for listed in repository.list_manifests(state, snapshot):
-        paths = repository.entries.live(state.stream, listed, repository.storage_of(state))["file_path"]
+        paths = repository.lists.live_entries(state, listed)["file_path"]
         present: list[str] = paths.filter(pc.is_in(paths, wanted)).to_pylist()
         if present:
             return present
@@ -186,7 +186,7 @@ def _split(
     at: PlanContext, listed: ListedManifest, paths: pa.Array, dropped: pa.Array | None = None
 ) -> ManifestRemoval | None:
     """The split of data files by their paths, or of delete files by the keys of paths that they name, or their own."""
-    live = at.repository.entries.live(at.state.stream, listed, at.repository.storage_of(at.state))
+    live = at.repository.lists.live_entries(at.state, listed)
     if dropped is None:
         mask = pc.is_in(live["file_path"], paths)
     else:

@@ -64,7 +64,6 @@ def _clean(group: list[ListedManifest]) -> bool:
 
 
 def _clustering(at: PlanContext, spec_id: int, group: list[ListedManifest]) -> Clustering:
-    storage = at.repository.storage_of(at.state)
-    entries = pa.concat_tables([at.repository.entries.live(at.state.stream, m, storage) for m in group])
+    entries = pa.concat_tables([at.repository.lists.live_entries(at.state, m) for m in group])
     spec = at.state.metadata.spec_by_id(spec_id)
     return Clustering(spec_id, tuple(group), clustered(entries, spec, at.state.metadata.all_fields))

@@ -83,7 +83,7 @@ class Upsert:
         if not updates and not inserts:
             raise ValidationError("an upsert must update, insert or both")
         rows = _as_table(data, schema)
-        keys = _identifier_names(schema) if join_cols is None else names_of(join_cols, "join_cols")
+        keys = schema.identifier_field_names() if join_cols is None else names_of(join_cols, "join_cols")
         if not keys:
             raise ValidationError("an upsert needs join_cols: the table has no identifier fields")
         for key in keys:
@@ -277,10 +277,6 @@ def _combined(rows: pa.Table, name: str) -> pa.Array:
 
 def _key_text(rows: pa.Table, keys: Sequence[str], place: int) -> str:
     return ", ".join(f"{k}={rows[k][place].as_py()!r}" for k in keys)
-
-
-def _identifier_names(schema: Schema) -> tuple[str, ...]:
-    return tuple(schema.name_of(i) for i in schema.identifier_field_ids)
 
 
 def _counts(result: UpsertResult) -> dict[str, str]:

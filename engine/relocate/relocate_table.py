@@ -110,7 +110,7 @@ class _Looking:
     def _names_files(self, listed: ListedManifest) -> bool:
         if self.step.shares_data or listed.manifest.content is not ManifestContent.DELETES:
             return False
-        entries = self.repository.entries.live(self.state.stream, listed, self.repository.storage_of(self.state))
+        entries = self.repository.lists.live_entries(self.state, listed)
         return bool(pc.any(pc.equal(entries["content"], int(DataFileContent.POSITION_DELETES))).as_py())
 
 

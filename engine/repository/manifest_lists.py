@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+import pyarrow as pa
 from attrs import define, evolve, field
 
 from icecore.engine.errors import StorageError
@@ -38,6 +39,10 @@ class ManifestLists:
         """The manifests of a snapshot, from the log or, where the snapshot came from outside, from its files."""
         known = self.models.list_manifests(state.stream, snapshot.snapshot_id)
         return known if known is not None else self._foreign_list(state, snapshot)
+
+    def live_entries(self, state: TableState, listed: ListedManifest) -> pa.Table:
+        """The entries of a manifest that are not deleted, with all that they inherit."""
+        return self.entries.live(state.stream, listed, self.storage_of(state))
 
     def _foreign_list(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
         # An id may be given out again, by a writer that never heard of the first.

@@ -317,7 +317,7 @@ class Repository:
             recorded_at_ms,
             lambda snapshot_id: self.lists.complete_list(state, state.metadata.find_snapshot(snapshot_id)),
             lambda snapshot_id: self.models.has_list(state.stream, snapshot_id),
-            lambda listed: self.entries.live(state.stream, listed, self.storage_of(state)),
+            lambda listed: self.lists.live_entries(state, listed),
         )
 
     def _append_decision(

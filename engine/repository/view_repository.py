@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ from icecore.engine.errors import CommitConflictError, CorruptLogError
 from icecore.engine.events import event as ev
 from icecore.engine.events.commit_watch import note_stored
 from icecore.engine.events.event import Event, Provenance
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.metadata.view_builder import ViewBuilder, check_view_requirements
 from icecore.engine.metadata.view_fold import ViewState, evolve_view, view_metadata_folder
@@ -24,7 +22,7 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.updates.metadata_update import stored_updates
 from icecore.engine.spec.updates.requirement import AssertCreate, AssertViewUuid, ViewRequirement
 from icecore.engine.spec.updates.view_update import ViewUpdate, read_view_updates
-from icecore.projections.files.file_follower import MaterializationWarning
+from icecore.projections.files.file_follower import warn_of_unwritten
 from icecore.projections.files.materialize_view import catch_up_view, write_view
 from icecore.projections.files.pointers import move_pointers, take_to_be_there
 
@@ -236,13 +234,7 @@ class ViewRepository:
             self.materialize(stream)
             self.states.checkpoint_if_due(state)
         except Exception as e:
-            # Whatever went wrong here, raising it would say that the commit failed, and it would be made twice.
-            warnings.warn(
-                f"the commit to {dotted(state.identifier)} is in the log, but not all of its files are written yet "
-                f"({type(e).__name__}: {e}); the next open or commit goes on",
-                MaterializationWarning,
-                stacklevel=4,
-            )
+            warn_of_unwritten(state.identifier, e)
         return state
 
     def materialize(self, stream: str) -> None:

@@ -100,9 +100,8 @@ class LiveFiles:
         return file_keys(pa.concat_tables([self.data, self.deletes])).combine_chunks()
 
     def _of_content(self, content: ManifestContent) -> pa.Table:
-        storage = self.repository.storage_of(self.state)
         tables = [
-            self.repository.entries.live(self.state.stream, listed, storage).select(_COLUMNS)
+            self.repository.lists.live_entries(self.state, listed).select(_COLUMNS)
             for listed in self.manifests
             if listed.manifest.content is content and listed.manifest.has_live_files
         ]

@@ -74,9 +74,8 @@ def changed_files(
 def _live(
     repository: Repository, state: TableState, manifests: Iterable[ListedManifest], left_out: Collection[str]
 ) -> pa.Table:
-    storage = repository.storage_of(state)
     tables = [
-        repository.entries.live(state.stream, listed, storage).select(ENTRY_SCHEMA.names).cast(ENTRY_SCHEMA)
+        repository.lists.live_entries(state, listed).select(ENTRY_SCHEMA.names).cast(ENTRY_SCHEMA)
         for listed in manifests
         if listed.manifest.has_live_files and listed.manifest.manifest_path not in left_out
     ]

@@ -161,7 +161,7 @@ def _removals(
         is_data = listed.manifest.content is ManifestContent.DATA
         if not listed.manifest.has_live_files or (is_data and listed.manifest.manifest_path in without):
             continue
-        live = repository.entries.live(state.stream, listed, repository.storage_of(state))
+        live = repository.lists.live_entries(state, listed)
         mask = pc.is_in(file_keys(live), keys.combine_chunks())
         if not is_data:
             mask = pc.or_(mask, pc.is_in(path_keys(live["referenced_data_file"]), data.combine_chunks()))

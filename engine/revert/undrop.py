@@ -144,11 +144,10 @@ def _purge_of(repository: Repository, drop: Event) -> Event | None:
 
 
 def _purged_text(kind: str, drop: Event, purge: Event) -> str:
-    why = f" ({purge.provenance.message!r})" if purge.provenance.message else ""
     name = dotted(name_of_drop(drop))
     return (
         f"the {kind} {name!r} dropped at {drop.position} was purged at position {purge.position} by "
-        f"{purge.provenance.actor or 'unknown'}{why}: its files are deleted, and can't come back"
+        f"{purge.provenance.told}: its files are deleted, and can't come back"
     )
 
 

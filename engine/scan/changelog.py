@@ -294,7 +294,7 @@ def manifests_around(
 
 def _identifiers(state: TableState, schema: Schema, names: Sequence[str] | None) -> tuple[str, ...]:
     """The columns that tell a row. Raises ValidationError where there are none, and no row ids either."""
-    found = tuple(names) if names is not None else tuple(schema.name_of(i) for i in schema.identifier_field_ids)
+    found = tuple(names) if names is not None else schema.identifier_field_names()
     top = {f.name: f for f in schema.fields}
     for name in found:
         if name not in top or not top[name].field_type.is_primitive:

@@ -185,6 +185,10 @@ class TableMetadata:
             raise NoSuchSnapshotError(f"there is no snapshot {snapshot_id}")
         return found
 
+    def snapshot_or_current(self, snapshot_id: int | None) -> Snapshot | None:
+        """The snapshot of that id, by default the current one. Raises NoSuchSnapshotError."""
+        return self.current_snapshot() if snapshot_id is None else self.find_snapshot(snapshot_id)
+
     def snapshot_by_ref(self, name: str) -> Snapshot | None:
         """The head of a branch or a tag's snapshot; None for `main` of an empty table. Raises NoSuchSnapshotError."""
         ref = self.refs.get(name)

@@ -83,15 +83,8 @@ class Schema:
 
     @cached_property
     def _parents(self) -> dict[int, int | None]:
-        out: dict[int, int | None] = {}
-
-        def visit(fields: Iterable[NestedField], parent: int | None) -> None:
-            for f in fields:
-                out[f.field_id] = parent
-                visit(children(f.field_type), f.field_id)
-
-        visit(self.fields, None)
-        return out
+        roots = dict.fromkeys(f.field_id for f in self.fields)
+        return roots | {c.field_id: f.field_id for f in walk(self.fields) for c in children(f.field_type)}
 
     @cached_property
     def _by_name(self) -> dict[str, int]:
@@ -130,6 +123,10 @@ class Schema:
             known = abbreviated(f.name for f in self.fields)
             raise ValidationError(f"no column {name_or_id!r} in the schema; there are: {known}")
         return found
+
+    def identifier_field_names(self) -> tuple[str, ...]:
+        """The full names of the identifier fields."""
+        return tuple(self.name_of(i) for i in self.identifier_field_ids)
 
     def get_field(self, field_id: int) -> NestedField | None:
         """The field of that id at any depth, or None."""

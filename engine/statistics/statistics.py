@@ -87,7 +87,7 @@ def distinct_values(metadata: TableMetadata, storage: Storage, snapshot_id: int 
     Empty where nobody computed any. A blob that does not say its number is read from its file. Raises
     NoSuchSnapshotError; MissingFileError, CorruptFileError or MissingDependencyError where a file has to be read.
     """
-    snapshot = metadata.current_snapshot() if snapshot_id is None else metadata.find_snapshot(snapshot_id)
+    snapshot = metadata.snapshot_or_current(snapshot_id)
     if snapshot is None:
         return {}
     schema = metadata.schema() if snapshot.schema_id is None else metadata.schema_by_id(snapshot.schema_id)

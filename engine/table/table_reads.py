@@ -305,7 +305,6 @@ def files(table: TableHandle, *, snapshot_id: int | None = None) -> pa.Table:
 
 def live_entries(table: TableHandle) -> Iterator[pa.Table]:
     """The live entries of each manifest of the current snapshot, canonical, with all that they inherit."""
-    storage = table._repository.storage_of(table._state)
     for listed in manifests(table):
         if listed.manifest.has_live_files:
-            yield table._repository.entries.live(table._state.stream, listed, storage)
+            yield table._repository.lists.live_entries(table._state, listed)

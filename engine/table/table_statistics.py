@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 from icecore.engine.common.keyword_options import takes_options
 from icecore.engine.errors import IcecoreError
 from icecore.engine.metadata.fold import metadata_folder
-from icecore.engine.spec.snapshot import PartitionStatisticsFile, Snapshot, StatisticsFile
+from icecore.engine.spec.snapshot import PartitionStatisticsFile, StatisticsFile
 from icecore.engine.table import table_commits
 from icecore.engine.table.commit_options import ComputeStatistics, MetadataOptions
 from icecore.engine.table.table_handle import TableHandle
@@ -71,7 +71,7 @@ def compute_statistics(
     from icecore.engine.statistics.statistics import computed_statistics, sketched_columns
 
     table._repository.check_writable()
-    snapshot = _snapshot(table, snapshot_id)
+    snapshot = table.metadata.snapshot_or_current(snapshot_id)
     dry_run, change = options.get("dry_run", False), update_statistics(table, **options)
     if snapshot is None:
         return change.commit() if dry_run else None
@@ -119,7 +119,7 @@ def compute_partition_statistics(
     from icecore.projections.inspect.partition_statistics import computed_partition_stats
 
     table._repository.check_writable()
-    snapshot = _snapshot(table, snapshot_id)
+    snapshot = table.metadata.snapshot_or_current(snapshot_id)
     computed = None if snapshot is None else computed_partition_stats(table._planner, table._state, snapshot)
     dry_run, change = options.get("dry_run", False), update_statistics(table, **options)
     if computed is None:
@@ -138,12 +138,6 @@ def partition_statistics(table: TableHandle, snapshot_id: int | None = None) -> 
         if file.snapshot_id == wanted:
             return read_partition_stats(file, table.metadata, table._repository.storage_of(table._state))
     return None
-
-
-def _snapshot(table: TableHandle, snapshot_id: int | None) -> Snapshot | None:
-    """The snapshot of an id, by default the current one. Raises NoSuchSnapshotError."""
-    metadata = table.metadata
-    return metadata.current_snapshot() if snapshot_id is None else metadata.find_snapshot(snapshot_id)
 
 
 @contextlib.contextmanager

@@ -67,7 +67,7 @@ def _columns(schema: Schema) -> Iterator[tuple[Fact, tuple[str, str]]]:
     for f in walk(schema.fields):
         yield ("column", str(f.field_id)), (schema.name_of(f.field_id), _column_text(schema, f))
     if schema.identifier_field_ids:
-        yield _fact("identifier", "", ", ".join(schema.name_of(i) for i in schema.identifier_field_ids))
+        yield _fact("identifier", "", ", ".join(schema.identifier_field_names()))
 
 
 def _column_text(schema: Schema, f: NestedField) -> str:

@@ -36,6 +36,7 @@ from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.projections.explain.explain_text import forgotten_bounds, known_metrics, known_summary
 from icecore.projections.inspect.live_files import partition_paths
+from icecore.projections.plan.file_queries import partition_columns
 from icecore.projections.plan.lost_values import telling_specs
 from icecore.projections.plan.manifest_pruning import leaves_in_manifests
 from icecore.projections.plan.planned_files import PlannedFiles
@@ -277,7 +278,7 @@ def _rows(
     """A row for each live data file of the manifests, with what its partition and its metrics say."""
     specs, bound, schema = telling_specs(planned.state.metadata), planned.bound, planned.schema
     by_metrics = plan_predicate(bound, specs, schema, table.columns)
-    parts = {n: t for n, t in table.columns.items() if n.startswith("part_") or n == "spec_id"}
+    parts = partition_columns(table.columns)
     by_partition = plan_predicate(bound, specs, schema, parts)
     parameters = Parameters()
     ids = {p.term.field.field_id for p in leaves if isinstance(p.term, BoundTerm)}

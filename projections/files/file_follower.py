@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 
 from attrs import define, field
 
+from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import (
     CorruptLogError,
     IcecoreError,
@@ -35,6 +36,16 @@ class MaterializationWarning(UserWarning):
     """A warning of a commit whose files could not all be written yet; the next open or commit goes on."""
 
 
+def warn_of_unwritten(identifier: Identifier, error: Exception) -> None:
+    """Warns of a commit whose files failed: an error would say that the commit did, and it would be made twice."""
+    warnings.warn(
+        f"the commit to {dotted(identifier)} is in the log, but not all of its files are written yet "
+        f"({type(error).__name__}: {error}); the next open or commit goes on",
+        MaterializationWarning,
+        stacklevel=5,
+    )
+
+
 @define
 class FileFollower:
     """The follower of all tables; remembers the states whose files are written."""
@@ -57,13 +68,7 @@ class FileFollower:
                 self.finish(state)
             self.states.checkpoint_if_due(state)
         except Exception as e:
-            # Whatever went wrong here, raising it would say that the commit failed, and it would be made twice.
-            warnings.warn(
-                f"the commit to {dotted(state.identifier)} is in the log, but not all of its files are written yet "
-                f"({type(e).__name__}: {e}); the next open or commit goes on",
-                MaterializationWarning,
-                stacklevel=4,
-            )
+            warn_of_unwritten(state.identifier, e)
 
     def publish(
         self, state: TableState, event: Event, before: TableState | None, standing: Standing | None = None

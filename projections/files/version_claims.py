@@ -16,7 +16,7 @@ from attrs import astuple, define, evolve, frozen
 
 from icecore.engine.common.location import LocationMapping, is_inside
 from icecore.engine.errors import MissingFileError
-from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.event import Event, Provenance, file_name_of_stream
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.spec.metadata import TableMetadata
@@ -188,4 +188,4 @@ class VersionClaims:
         return None
 
     def _path(self, stream: str) -> str:
-        return str(self._folder / f"{stream.replace(':', '-').replace('#', '-')}.json")
+        return str(self._folder / f"{file_name_of_stream(stream)}.json")

@@ -27,6 +27,7 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Operation, Snapshot
+from icecore.projections.plan.file_queries import partition_columns
 from icecore.projections.plan.lost_values import telling_specs
 from icecore.projections.plan.plan_deletes import DeleteKinds, live_deletes, pairs_between, path_key
 from icecore.projections.plan.planner import Planner
@@ -101,7 +102,7 @@ class ChangesSince:
 
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             # Metrics of delete files say nothing of the other columns of the rows that they delete.
-            columns = {n: t for n, t in table.columns.items() if n.startswith("part_") or n == "spec_id"}
+            columns = partition_columns(table.columns)
             predicate = plan_predicate(bound, telling_specs(self.state.metadata), schema, columns)
             parameters = Parameters()
             where = parameters.write(predicate.where)

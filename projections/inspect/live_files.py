@@ -13,9 +13,10 @@ from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
-from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
+from icecore.engine.spec.content_file import DataFileContent
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
+from icecore.projections.entries.carried_entries import live_entries
 from icecore.projections.entries.partition_words import PartitionWords
 from icecore.projections.entries.wide_entries import inherit_sequence_numbers
 from icecore.projections.plan.planner import Planner
@@ -77,7 +78,7 @@ def of_manifests(planner: Planner, state: TableState, listed: Sequence[ListedMan
     entries = inherit_sequence_numbers(
         pa.concat_tables(found), [m.manifest for m in manifests], [t.num_rows for t in found]
     )
-    entries = entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
+    entries = live_entries(entries)
     columns = {n: entries[n] for n in LIVE_FILES.names if n != "partition"}
     columns["content"] = _content_names(entries["content"])
     columns["file_format"] = pc.utf8_lower(entries["file_format"])

@@ -130,7 +130,7 @@ def _content_paths(
 
 
 def _content_files(repository: Repository, state: TableState, listed: ListedManifest) -> Iterator[tuple[str, int]]:
-    entries = repository.entries.live(state.stream, listed, repository.storage_of(state))
+    entries = repository.lists.live_entries(state, listed)
     yield from zip(entries["file_path"].to_pylist(), entries["file_size_in_bytes"].to_pylist(), strict=True)
 
 

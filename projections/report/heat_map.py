@@ -9,7 +9,7 @@ from attrs import frozen
 
 from icecore.engine.common.text import cut
 from icecore.projections.report.html_elements import Markup, element, in_bytes
-from icecore.projections.report.svg_charts import WIDTH
+from icecore.projections.report.svg_charts import WIDTH, drawing
 
 MOST_CELLS, MOST_ROWS, MOST_COLUMNS = 400, 30, 60
 _CELL, _LABEL = 14.0, 92.0
@@ -50,7 +50,7 @@ def _grid(cells: Sequence[Cell], rows: Sequence[str], columns: Sequence[str], la
         x = _LABEL + (0 if i == 0 else len(columns) * width)
         anchor = "start" if i == 0 else "end"
         drawn.append(element("text", cut(columns[i], 15), x=x, y=height - 4, text_anchor=anchor))
-    return _drawing(drawn, height, label)
+    return drawing(drawn, label, height)
 
 
 def _in_turn(cells: Sequence[Cell], label: str) -> Markup:
@@ -58,7 +58,7 @@ def _in_turn(cells: Sequence[Cell], label: str) -> Markup:
     width = WIDTH / per_row
     greatest = max((c.size for c in cells), default=1)
     drawn = [_square(c, i % per_row * width, i // per_row * _CELL, width, greatest) for i, c in enumerate(cells)]
-    return _drawing(drawn, math.ceil(len(cells) / per_row) * _CELL + 2, label)
+    return drawing(drawn, label, math.ceil(len(cells) / per_row) * _CELL + 2)
 
 
 def _square(cell: Cell, x: float, y: float, width: float, greatest: int) -> Markup:
@@ -66,7 +66,3 @@ def _square(cell: Cell, x: float, y: float, width: float, greatest: int) -> Mark
     heat = min(int(10 * cell.size / greatest), 9) if greatest else 0
     title = element("title", f"{cell.path or 'the table'}: {in_bytes(cell.size)}, {cell.title}")
     return element("rect", title, class_=f"heat h{heat}", x=x + 0.5, y=y + 0.5, width=width - 1, height=_CELL - 1, rx=2)
-
-
-def _drawing(drawn: Sequence[Markup], height: float, label: str) -> Markup:
-    return element("svg", *drawn, viewBox=f"0 0 {WIDTH:g} {height:g}", role="img", aria_label=label)

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from icecore.engine.common.text import cut
 from icecore.projections.report.html_elements import Markup, element
-from icecore.projections.report.svg_charts import WIDTH
+from icecore.projections.report.svg_charts import WIDTH, drawing
 
 MOST = 40
 _LANE, _LEFT, _TOP = 26.0, 12.0, 18.0
@@ -50,7 +50,7 @@ def snapshot_graph(dots: Sequence[Dot], refs: Mapping[int, Sequence[str]], label
             anchor = "end" if x > WIDTH * 0.75 else "start" if x < 60 else "middle"
             drawn.append(element("text", cut(name, 18), class_="ref", x=x, y=y - 8 - i * _REF, text_anchor=anchor))
     height = top + len(lanes) * _LANE
-    return element("svg", *drawn, viewBox=f"0 0 {WIDTH:g} {height:g}", role="img", aria_label=label)
+    return drawing(drawn, label, height)
 
 
 def _edge(start: tuple[float, float], end: tuple[float, float]) -> Markup:

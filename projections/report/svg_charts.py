@@ -49,7 +49,7 @@ def bars(values: Sequence[Bar], told: Told, label: str) -> Markup:
         drawn.append(element("g", element("title", bar.title), *parts))
         if i % every == 0:
             drawn.append(_text(bar.label, x + step / 2, HEIGHT - 8, "middle"))
-    return _drawing(drawn, label)
+    return drawing(drawn, label)
 
 
 def steps(
@@ -80,7 +80,7 @@ def steps(
         _text(told_x(first, span), LEFT, HEIGHT - 8, "start"),
         _text(told_x(last, span), WIDTH - RIGHT, HEIGHT - 8, "end"),
     ]
-    return _drawing(drawn, label)
+    return drawing(drawn, label)
 
 
 def share(part: float, whole: float, label: str, kind: str = "bad") -> Markup:
@@ -90,9 +90,7 @@ def share(part: float, whole: float, label: str, kind: str = "bad") -> Markup:
     parts = [element("rect", class_="rest", width=width, height=height, rx=3)]
     if marked:
         parts.append(element("rect", class_=kind, width=max(marked, 2), height=height, rx=3))
-    return element(
-        "svg", element("title", label), *parts, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label
-    )
+    return drawing([element("title", label), *parts], label, height)
 
 
 def nice_top(greatest: float, unit: int = 1) -> float:
@@ -124,5 +122,6 @@ def _text(text: str, x: float, y: float, anchor: str) -> Markup:
     return element("text", cut(text, 24), x=x, y=y, text_anchor=anchor)
 
 
-def _drawing(drawn: Sequence[Markup], label: str, height: float = HEIGHT) -> Markup:
+def drawing(drawn: Sequence[Markup], label: str, height: float = HEIGHT) -> Markup:
+    """A drawing of the common width."""
     return element("svg", *drawn, viewBox=f"0 0 {WIDTH:g} {height:g}", role="img", aria_label=label)

@@ -19,6 +19,7 @@ from attrs import define, evolve, field
 from icecore.engine.common import fork_safety
 from icecore.engine.common.fork_safety import Lock
 from icecore.engine.errors import IcecoreError, StorageError, ValidationError
+from icecore.engine.events.event import file_name_of_stream
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.queries import duck
 from icecore.engine.queries.duckdb_instances import Instance, KeptInstances
@@ -362,7 +363,7 @@ class EntryTables:
 
 def segment_folder_name(stream: str, forgotten: str) -> str:
     """The folder of a table's segments, by the position at which some of their bounds were forgotten last."""
-    name = stream.replace(":", "-").replace("#", "-")
+    name = file_name_of_stream(stream)
     return f"{name}{AFTER}{forgotten}" if forgotten else name
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.errors import IcecoreError, StorageError, ValidationError
+from icecore.engine.events.event import file_name_of_stream
 from icecore.engine.storage.file_io import Storage
 
 FORMAT = "icecore-plan-3"
@@ -49,7 +50,7 @@ class PlanStore:
         """The store beside the folder of segments; `stream` is the table's."""
         if segments is None:
             return cls(None)
-        return cls(segments.parent / "plans" / stream.replace(":", "-").replace("#", "-"))
+        return cls(segments.parent / "plans" / file_name_of_stream(stream))
 
     def path(self, name: str) -> Path:
         """The file of a plan. Raises ValidationError for a name that can't be one, StorageError without a folder."""

@@ -173,7 +173,7 @@ class _Refresh:
 
     def _delete_entries(self, listed: ListedManifest) -> pa.Table:
         repository, metadata = self.planner.repository, self.state.metadata
-        live = repository.entries.live(self.state.stream, listed, repository.storage_of(self.state))
+        live = repository.lists.live_entries(self.state, listed)
         names = [n for n in DELETES.names if n not in ("manifest", "partition")]
         rows = []
         for row in live.select([*names, "partition"]).to_pylist():

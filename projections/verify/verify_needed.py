@@ -23,9 +23,10 @@ from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.repository.manifest_lists import inline_manifest
 from icecore.engine.repository.repository import Repository
-from icecore.engine.spec.content_file import DataFileContent, FileFormat, ManifestEntryStatus
+from icecore.engine.spec.content_file import DataFileContent, FileFormat
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
+from icecore.projections.entries.carried_entries import live_entries
 from icecore.projections.files.event_files import FOREIGN_METADATA
 from icecore.projections.inspect.reachable_files import foreign_sources
 from icecore.projections.verify.findings import Cause
@@ -341,7 +342,7 @@ def _parts(manifests: Sequence[ListedManifest]) -> Iterator[list[ListedManifest]
 
 def _reduced(entries: pa.Table, columns: Sequence[str]) -> pa.Table:
     """The live entries, with their kinds and the columns asked for."""
-    live = entries.filter(pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)))
+    live = live_entries(entries)
     is_vector = pc.and_(
         pc.equal(live["content"], int(DataFileContent.POSITION_DELETES)),
         pc.equal(pc.utf8_upper(live["file_format"]), str(FileFormat.PUFFIN)),

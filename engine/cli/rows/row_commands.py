@@ -173,7 +173,7 @@ def upsert(
 
 def _key_columns(schema: Schema, named: tuple[str, ...] | None) -> tuple[str, ...]:
     """The columns that --on names, else the identifier fields. Raises UsageError where there are none."""
-    found = named or tuple(schema.name_of(i) for i in schema.identifier_field_ids)
+    found = named or schema.identifier_field_names()
     if not found:
         raise click.UsageError("name the key columns by --on A,B: the table has no identifier fields")
     return found

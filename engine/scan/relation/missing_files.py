@@ -34,11 +34,10 @@ def with_expiry(scan: OfSnapshot, error: MissingFileError) -> MissingFileError:
     expiry = expiry_of(scan._planner.repository.store, state.stream, snapshot_id, state.position)
     if expiry is None:
         return error
-    who, when = expiry.provenance, datetime.fromtimestamp(expiry.recorded_at_ms / 1000, UTC)
-    reason = f" ({who.message!r})" if who.message else ""
+    when = datetime.fromtimestamp(expiry.recorded_at_ms / 1000, UTC)
     return MissingFileError(
         f"{error}; snapshot {snapshot_id} of {dotted(state.identifier)} was expired at position {expiry.position}, "
-        f"{when:%Y-%m-%d %H:%M:%S} UTC, by {who.actor or 'unknown'}{reason}"
+        f"{when:%Y-%m-%d %H:%M:%S} UTC, by {expiry.provenance.told}"
     )
 
 

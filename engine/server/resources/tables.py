@@ -32,7 +32,7 @@ def list_tables(call: Call) -> Answer:
 
 def create_table(call: Call) -> Answer:
     """Creates a table, or stages it: its metadata as it would be, and nothing stored."""
-    name = (*call.namespace, get(call.body, "name", str, "the request"))
+    name = call.new_name
     asked = _asked(call.body)
     call.make_namespace(name[:-1])
     if get(call.body, "stage-create", bool, "the request", False):
@@ -90,7 +90,7 @@ def rename_table(call: Call) -> Answer:
 
 def register_table(call: Call) -> Answer:
     """Registers a table by its metadata file; with `overwrite` in place of the one that has the name."""
-    name = (*call.namespace, get(call.body, "name", str, "the request"))
+    name = call.new_name
     location = get(call.body, "metadata-location", str, "the request")
     call.make_namespace(name[:-1])
     overwrite = get(call.body, "overwrite", bool, "the request", False)

@@ -50,7 +50,7 @@ def list_views(call: Call) -> Answer:
 
 def create_view(call: Call) -> Answer:
     """Creates a view of the version that the client made."""
-    name = (*call.namespace, get(call.body, "name", str, "the request"))
+    name = call.new_name
     warehouse = call.catalog._warehouse
     warehouse.store.check_writable()
     warehouse.repository.foreign.adopt_all_if_changed()
@@ -117,7 +117,7 @@ def rename_view(call: Call) -> Answer:
 
 def register_view(call: Call) -> Answer:
     """Registers a view by its metadata file."""
-    name = (*call.namespace, get(call.body, "name", str, "the request"))
+    name = call.new_name
     call.make_namespace(name[:-1])
     view = call.catalog.register_view(name, get(call.body, "metadata-location", str, "the request"))
     assert isinstance(view, View), "without dry_run a view is registered"

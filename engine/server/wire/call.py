@@ -67,6 +67,11 @@ class Call:
         return (*self.namespace, decoded(spaced(self.names["view"])))
 
     @property
+    def new_name(self) -> Identifier:
+        """The name in the path's namespace that the body gives. Raises ValidationError."""
+        return (*self.namespace, get(self.body, "name", str, "the request"))
+
+    @property
     def is_dry_run(self) -> bool:
         """Whether the client only asks what a commit would be."""
         return self.headers.get(DRY_RUN, "").lower() == "true"

@@ -170,7 +170,7 @@ def upsert_of(
     schema = table.metadata.schema()
     if not updates and not inserts:
         raise ValidationError("an upsert must update, insert or both")
-    keys = tuple(schema.name_of(i) for i in schema.identifier_field_ids)
+    keys = schema.identifier_field_names()
     if join_cols is not None:
         keys = _in_table(names_of(join_cols, "join_cols"), _columns(schema, source))
     if not keys:
