@@ -6,7 +6,6 @@ Names come from the log's SQLite file alone, and no command is loaded for them.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -21,10 +20,10 @@ GROUPS = {"alter", "branch", "namespace", "properties", "tag", "token"}
 _LOG = "icecore.db"
 
 
-def completes_names(command: str, environment: Mapping[str, str] = os.environ) -> bool:
+def completes_names(command: str) -> bool:
     """Whether a shell asks for a name that a command takes, not for a command of a group, nor for an option."""
-    word = [*environment.get("COMP_WORDS", "").split(), environment.get("COMP_CWORD", "")][-2:]
-    return VARIABLE in environment and command not in GROUPS and not any(w.startswith("-") for w in word)
+    word = [*os.environ.get("COMP_WORDS", "").split(), os.environ.get("COMP_CWORD", "")][-2:]
+    return VARIABLE in os.environ and command not in GROUPS and not any(w.startswith("-") for w in word)
 
 
 def named(command: str) -> click.Command:

@@ -98,15 +98,15 @@ def call_text(function: Callable[..., object]) -> str:
     return cut(f"{name}({given})", _MOST_OF_A_VALUE)
 
 
-def rows_html(columns: Sequence[str], rows: Iterable[Iterable[object]], *, most: int = 20) -> str:
+def rows_html(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Rows as an HTML table, the first ones and the number of the others. No text of them is markup."""
     from html import escape
 
     rows = list(rows)
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    lines = ("".join(f"<td>{escape(cut(str(v), 200))}</td>" for v in row) for row in rows[:most])
+    lines = ("".join(f"<td>{escape(cut(str(v), 200))}</td>" for v in row) for row in rows[:MOST])
     body = "".join(f"<tr>{line}</tr>" for line in lines)
-    more = f"<p>… {len(rows) - most:,} more</p>" if len(rows) > most else ""
+    more = f"<p>… {len(rows) - MOST:,} more</p>" if len(rows) > MOST else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 

@@ -51,18 +51,17 @@ def is_spark_type(given: object) -> bool:
 
 def spark_to_type(given: Any) -> Type:
     """The Iceberg type of a Spark type, with throw-away ids. Raises ValidationError where there is none."""
-    return _SparkReader(False).type(given, "column")
+    return _SparkReader().type(given, "column")
 
 
-def spark_to_schema(struct: Any, *, format_version: int = 2, keep_required: bool = False) -> Schema:
+def spark_to_schema(struct: Any, *, format_version: int = 2) -> Schema:
     """The Iceberg schema that holds a DataFrame's rows, with fresh ids; comments become docs.
 
     TINYINT and SMALLINT widen to int, CHAR and VARCHAR are strings, TIME is a time. All columns are optional, as in a
-    table that Spark makes from a query, because what a query can't make null the next one may; `keep_required` makes
-    those required that the DataFrame says are never null. Raises ValidationError naming the column whose type Iceberg
-    lacks, or the format version lacks.
+    table that Spark makes from a query, because what a query can't make null the next one may. Raises ValidationError
+    naming the column whose type Iceberg lacks, or the format version lacks.
     """
-    reader = _SparkReader(keep_required)
+    reader = _SparkReader()
     schema = assign_fresh_ids(Schema(tuple(reader.field(f, f.name) for f in struct.fields)))
     check_format_version(schema, format_version)
     return schema
@@ -92,16 +91,12 @@ _PLAIN: dict[str, Type] = {
 class _SparkReader:
     """Spark types as Iceberg types with throw-away ids."""
 
-    def __init__(self, keep_required: bool) -> None:
-        self.keep_required = keep_required
+    def __init__(self) -> None:
         self.ids = itertools.count(1)
 
     def field(self, f: Any, path: str) -> NestedField:
         doc = (f.metadata or {}).get("comment")
-        return NestedField(next(self.ids), f.name, self.type(f.dataType, path), self.required(f.nullable), doc)
-
-    def required(self, nullable: bool) -> bool:
-        return self.keep_required and not nullable
+        return NestedField(next(self.ids), f.name, self.type(f.dataType, path), doc=doc)
 
     def type(self, t: Any, path: str) -> Type:
         kind = t.typeName()
@@ -109,10 +104,10 @@ class _SparkReader:
             return StructType(tuple(self.field(f, f"{path}.{f.name}") for f in t.fields))
         if kind == "array":
             element = self.type(t.elementType, f"{path}.element")
-            return ListType(next(self.ids), element, self.required(t.containsNull))
+            return ListType(next(self.ids), element)
         if kind == "map":
             key, value = self.type(t.keyType, f"{path}.key"), self.type(t.valueType, f"{path}.value")
-            return MapType(next(self.ids), key, next(self.ids), value, self.required(t.valueContainsNull))
+            return MapType(next(self.ids), key, next(self.ids), value)
         if kind == "decimal":
             return DecimalType(t.precision, t.scale)
         found = _PLAIN.get(kind)

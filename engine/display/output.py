@@ -141,11 +141,6 @@ def print_json(value: Any) -> None:
     click.echo(printable_json(text) if sys.stdout.isatty() else text)
 
 
-def print_pairs(pairs: Mapping[str, Any]) -> None:
-    """Prints names and values, one pair a line; the items of a list stand below their name."""
-    _page(pair_lines(pairs))
-
-
 def print_text(what: RenderableType) -> None:
     """Prints text, or what rich can draw."""
     if isinstance(what, str):

@@ -73,14 +73,8 @@ def parse_partition_term(text: str, schema: Schema, *, case_sensitive: bool = Tr
     return term.source_id, term.transform, name
 
 
-def parse_partition_terms(
-    terms: Sequence[str] | PartitionSpec | None,
-    schema: Schema,
-    *,
-    first_field_id: int = PARTITION_FIELD_ID_START,
-    case_sensitive: bool = True,
-) -> PartitionSpec:
-    """The partition spec of some terms, field ids counted from `first_field_id`; none is unpartitioned (PT1).
+def parse_partition_terms(terms: Sequence[str] | PartitionSpec | None, schema: Schema) -> PartitionSpec:
+    """The partition spec of some terms, field ids counted from the first one; none is unpartitioned (PT1).
 
     A spec that is given is checked and returned. Raises ValidationError as `parse_term`, and where two fields have
     one name, where a name is another column's, or where a column is split twice the same way or twice by time.
@@ -93,13 +87,13 @@ def parse_partition_terms(
     fields: list[PartitionField] = []
     seen: dict[tuple[int, str], str] = {}
     for text in _sequence(terms):
-        source_id, transform, name = parse_partition_term(text, schema, case_sensitive=case_sensitive)
+        source_id, transform, name = parse_partition_term(text, schema)
         key = (source_id, "time" if isinstance(transform, TIME_TRANSFORMS) else str(transform))
         if key in seen:
             raise ValidationError(f"partition term {text!r} is redundant beside {seen[key]!r}")
         seen[key] = text
-        check_partition_name(schema, name, source_id, transform, case_sensitive=case_sensitive)
-        fields.append(PartitionField((source_id,), first_field_id + len(fields), transform, name))
+        check_partition_name(schema, name, source_id, transform)
+        fields.append(PartitionField((source_id,), PARTITION_FIELD_ID_START + len(fields), transform, name))
     spec = PartitionSpec(tuple(fields))
     spec.check(schema)
     return spec

@@ -6,7 +6,6 @@ Spec: Partitioning (PT1 to PT7). A partition tuple is a tuple of internal values
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from attrs import define, field, frozen
@@ -98,14 +97,6 @@ class PartitionSpec:
     def last_assigned_field_id(self) -> int:
         """The highest field id; 999 for a spec without fields (PT1)."""
         return max((f.field_id for f in self.fields), default=PARTITION_FIELD_ID_START - 1)
-
-    @cached_property
-    def _by_id(self) -> dict[int, PartitionField]:
-        return {f.field_id: f for f in self.fields}
-
-    def field_by_id(self, field_id: int) -> PartitionField | None:
-        """The partition field of that id; None where there is none."""
-        return self._by_id.get(field_id)
 
     def same_as(self, other: PartitionSpec) -> bool:
         """Whether two specs are equivalent (PT2): the same fields in order, ids aside."""

@@ -248,10 +248,6 @@ class StructType(IcebergType):
     fields: tuple[NestedField, ...] = ()
     is_primitive = False
 
-    def field_by_id(self, field_id: int) -> NestedField | None:
-        """The struct's own field of that id; None where there is none."""
-        return next((f for f in self.fields if f.field_id == field_id), None)
-
     def __str__(self) -> str:
         inner = ", ".join(f"{f.field_id}: {f.name}: {f.field_type}" for f in self.fields)
         return f"struct<{inner}>"

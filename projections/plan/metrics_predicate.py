@@ -165,16 +165,16 @@ def all_match(p: Predicate, b: Bounds) -> Fragment:
             assert_never(p.op)
 
 
-def literal_ranges(literals: tuple[Any, ...], most: int = MAX_RANGES) -> list[tuple[Any, Any]]:
+def literal_ranges(literals: tuple[Any, ...]) -> list[tuple[Any, Any]]:
     """Sorted literals as ranges that hold them all, each its own where they are few, else cut at the widest gaps."""
-    if len(literals) <= most:
+    if len(literals) <= MAX_RANGES:
         return [(v, v) for v in literals]
     first = literals[0]
     if isinstance(first, (int, float, Decimal)):
-        gaps = sorted(range(1, len(literals)), key=lambda i: literals[i - 1] - literals[i])[: most - 1]
+        gaps = sorted(range(1, len(literals)), key=lambda i: literals[i - 1] - literals[i])[: MAX_RANGES - 1]
         cuts = [0, *sorted(gaps), len(literals)]
     else:
-        cuts = sorted({len(literals) * i // most for i in range(most + 1)})
+        cuts = sorted({len(literals) * i // MAX_RANGES for i in range(MAX_RANGES + 1)})
     return [(literals[a], literals[z - 1]) for a, z in pairwise(cuts)]
 
 

@@ -439,8 +439,8 @@ def test_spark_types_become_iceberg_types() -> None:
         ]
     )
     assert all(f.optional for f in walk(spark_to_schema(struct).fields) if f.name != "key")
-    assert str(spark_to_schema(struct, keep_required=True)).splitlines()[1:-1] == [
-        "  1: a: required int",
+    assert str(spark_to_schema(struct)).splitlines()[1:-1] == [
+        "  1: a: optional int",
         "  2: b: optional list<struct<7: x: timestamp>>",
         "  3: c: optional map<string, decimal(9, 2)>",
         "  4: d: optional string",

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from icecore.engine.common.text import printable
 from icecore.engine.display import output
 from icecore.engine.display.cells import cell, plain
-from icecore.engine.display.output import Form, print_arrow, print_pairs
+from icecore.engine.display.output import Form, pair_lines, print_arrow
 from icecore.engine.display.table_layout import MAX_TABLE_ROWS, cut, fitted, table_lines, text_width
 
 Captured = Callable[[], Any]
@@ -96,8 +96,7 @@ def test_markup_in_values_is_text(capsys: pytest.CaptureFixture[str]) -> None:
     print_arrow(pa.table({"[b]x[/b]": ["[red]:smile:[/red]"]}))
     out = capsys.readouterr().out
     assert "[b]x[/b]" in out and "[red]:smile:[/red]" in out
-    print_pairs({"a": "[red]", "b": ["[blue]\x07"]})
-    assert capsys.readouterr().out == "a  [red]\nb\n  [blue]\\x07\n"
+    assert pair_lines({"a": "[red]", "b": ["[blue]\x07"]}) == ["a  [red]", "b", "  [blue]\\x07"]
 
 
 def test_printable_keeps_new_lines() -> None:

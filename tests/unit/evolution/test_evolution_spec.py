@@ -55,8 +55,8 @@ def change(
     )
 
 
-def spec(*terms: str, spec_id: int = 0, first_field_id: int = 1000) -> PartitionSpec:
-    return PartitionSpec(parse_partition_terms(list(terms), SCHEMA, first_field_id=first_field_id).fields, spec_id)
+def spec(*terms: str, spec_id: int = 0) -> PartitionSpec:
+    return PartitionSpec(parse_partition_terms(list(terms), SCHEMA).fields, spec_id)
 
 
 def rows(found: PartitionSpec) -> list[tuple[int, str, str]]:
