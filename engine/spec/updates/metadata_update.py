@@ -7,7 +7,8 @@ that and raises ValidationError where it is no such update.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Protocol, TypeVar
+from functools import cache
+from typing import Any, ClassVar, Self, TypeVar, get_type_hints
 
 from attrs import field, frozen
 
@@ -21,45 +22,67 @@ UNASSIGNED = -1
 """In place of the id of what is added: the builder gives it the next free one."""
 
 
+class MetadataUpdate:
+    """A change of one action: its JSON has a key for its field, in the field's words."""
+
+    __slots__ = ()
+    __attrs_attrs__: ClassVar[tuple[Any, ...]]
+
+    action: ClassVar[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        key, name, _ = _field_of(type(self))
+        value = getattr(self, name)
+        return {"action": self.action, key: value.to_dict() if hasattr(value, "to_dict") else _plain(value)}
+
+    @classmethod
+    def from_dict(cls, obj: Any) -> Self:
+        key, _, kind = _field_of(cls)
+        if hasattr(kind, "from_dict"):
+            value = kind.from_dict(get(obj, key, dict, cls.action))
+        elif kind in (int, str):
+            value = get(obj, key, kind, cls.action)
+        else:
+            value = tuple(get_list(obj, key, cls.action))
+        return cls(value)  # type: ignore[call-arg]
+
+
+def _found_field(kind: Any) -> tuple[str, str, Any]:
+    """The only field of an update: its key in JSON, its name and its type."""
+    [found] = kind.__attrs_attrs__
+    return found.name.replace("_", "-"), found.name, get_type_hints(kind)[found.name]
+
+
+_field_of: Callable[[Any], tuple[str, str, Any]] = cache(_found_field)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
+
+
 @frozen
-class AssignUuid:
+class AssignUuid(MetadataUpdate):
     """Gives a table or view its UUID, which it keeps (G1)."""
 
-    action: ClassVar = "assign-uuid"
+    action = "assign-uuid"
     uuid: str
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "uuid": self.uuid}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> AssignUuid:
-        return cls(get(obj, "uuid", str, cls.action))
-
 
 @frozen
-class UpgradeFormatVersion:
+class UpgradeFormatVersion(MetadataUpdate):
     """Raises the format version."""
 
-    action: ClassVar = "upgrade-format-version"
+    action = "upgrade-format-version"
     format_version: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "format-version": self.format_version}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> UpgradeFormatVersion:
-        return cls(get(obj, "format-version", int, cls.action))
 
 
 @frozen
-class AddSchema:
+class AddSchema(MetadataUpdate):
     """Adds a schema; it is not the current one yet (T8)."""
 
-    action: ClassVar = "add-schema"
+    action = "add-schema"
     schema: Schema
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "schema": self.schema.to_dict()}
 
     @classmethod
     def from_dict(cls, obj: Any) -> AddSchema:
@@ -67,29 +90,19 @@ class AddSchema:
 
 
 @frozen
-class SetLocation:
+class SetLocation(MetadataUpdate):
     """Moves where new files go."""
 
-    action: ClassVar = "set-location"
+    action = "set-location"
     location: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "location": self.location}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> SetLocation:
-        return cls(get(obj, "location", str, cls.action))
 
 
 @frozen
-class SetProperties:
+class SetProperties(MetadataUpdate):
     """Sets properties; others stay."""
 
-    action: ClassVar = "set-properties"
+    action = "set-properties"
     updates: Mapping[str, str] = field(factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "updates": dict(self.updates)}
 
     @classmethod
     def from_dict(cls, obj: Any) -> SetProperties:
@@ -99,14 +112,11 @@ class SetProperties:
 
 
 @frozen
-class RemoveProperties:
+class RemoveProperties(MetadataUpdate):
     """Removes properties; names of none are no error."""
 
-    action: ClassVar = "remove-properties"
+    action = "remove-properties"
     removals: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "removals": list(self.removals)}
 
     @classmethod
     def from_dict(cls, obj: Any) -> RemoveProperties:
@@ -115,13 +125,7 @@ class RemoveProperties:
         return cls(tuple(get_list(obj, "removed" if early else "removals", cls.action)))
 
 
-class Update(Protocol):
-    """A change of metadata of any kind."""
-
-    def to_dict(self) -> dict[str, Any]: ...
-
-
-U = TypeVar("U", bound=Update)
+U = TypeVar("U", bound=MetadataUpdate)
 
 
 def read_updates(objects: Iterable[Any], readers: Mapping[str, Callable[[Any], U]], what: str) -> Iterator[U]:

@@ -11,103 +11,88 @@ from typing import Any, ClassVar
 from attrs import frozen
 
 
+class Requirement:
+    """A requirement of one type: its JSON has a key for each field."""
+
+    __slots__ = ()
+    __attrs_attrs__: ClassVar[tuple[Any, ...]]
+
+    type: ClassVar[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"type": self.type} | {f.name.replace("_", "-"): getattr(self, f.name) for f in self.__attrs_attrs__}
+
+
 @frozen
-class AssertCreate:
+class AssertCreate(Requirement):
     """There is no table or view of that name yet."""
 
-    type: ClassVar = "assert-create"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"type": self.type}
+    type = "assert-create"
 
 
 @frozen
-class AssertTableUuid:
+class AssertTableUuid(Requirement):
     """The table is the same one."""
 
-    type: ClassVar = "assert-table-uuid"
+    type = "assert-table-uuid"
     uuid: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"type": self.type, "uuid": self.uuid}
 
 
 @frozen
-class AssertRefSnapshotId:
+class AssertRefSnapshotId(Requirement):
     """A branch or tag is at that snapshot; None where there is no such ref."""
 
-    type: ClassVar = "assert-ref-snapshot-id"
+    type = "assert-ref-snapshot-id"
     ref: str
     snapshot_id: int | None
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"type": self.type, "ref": self.ref, "snapshot-id": self.snapshot_id}
-
 
 @frozen
-class AssertLastAssignedFieldId:
+class AssertLastAssignedFieldId(Requirement):
     """No column was added."""
 
-    type: ClassVar = "assert-last-assigned-field-id"
+    type = "assert-last-assigned-field-id"
     last_assigned_field_id: int
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"type": self.type, "last-assigned-field-id": self.last_assigned_field_id}
-
 
 @frozen
-class AssertCurrentSchemaId:
+class AssertCurrentSchemaId(Requirement):
     """The current schema is the same one."""
 
-    type: ClassVar = "assert-current-schema-id"
+    type = "assert-current-schema-id"
     current_schema_id: int
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"type": self.type, "current-schema-id": self.current_schema_id}
-
 
 @frozen
-class AssertLastAssignedPartitionId:
+class AssertLastAssignedPartitionId(Requirement):
     """No partition field was added."""
 
-    type: ClassVar = "assert-last-assigned-partition-id"
+    type = "assert-last-assigned-partition-id"
     last_assigned_partition_id: int
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"type": self.type, "last-assigned-partition-id": self.last_assigned_partition_id}
-
 
 @frozen
-class AssertDefaultSpecId:
+class AssertDefaultSpecId(Requirement):
     """The default partition spec is the same one."""
 
-    type: ClassVar = "assert-default-spec-id"
+    type = "assert-default-spec-id"
     default_spec_id: int
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"type": self.type, "default-spec-id": self.default_spec_id}
-
 
 @frozen
-class AssertDefaultSortOrderId:
+class AssertDefaultSortOrderId(Requirement):
     """The default sort order is the same one."""
 
-    type: ClassVar = "assert-default-sort-order-id"
+    type = "assert-default-sort-order-id"
     default_sort_order_id: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"type": self.type, "default-sort-order-id": self.default_sort_order_id}
 
 
 @frozen
-class AssertViewUuid:
+class AssertViewUuid(Requirement):
     """The view is the same one."""
 
-    type: ClassVar = "assert-view-uuid"
+    type = "assert-view-uuid"
     uuid: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"type": self.type, "uuid": self.uuid}
 
 
 TableRequirement = (

@@ -7,7 +7,7 @@ their JSON.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, get_args
+from typing import Any, get_args
 
 from attrs import frozen
 
@@ -20,6 +20,7 @@ from icecore.engine.spec.updates.metadata_update import (
     UNASSIGNED,
     AddSchema,
     AssignUuid,
+    MetadataUpdate,
     RemoveProperties,
     SetLocation,
     SetProperties,
@@ -29,29 +30,19 @@ from icecore.engine.spec.updates.metadata_update import (
 
 
 @frozen
-class SetCurrentSchema:
+class SetCurrentSchema(MetadataUpdate):
     """Makes a schema the current one; LAST_ADDED is the one that this commit added."""
 
-    action: ClassVar = "set-current-schema"
+    action = "set-current-schema"
     schema_id: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "schema-id": self.schema_id}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> SetCurrentSchema:
-        return cls(get(obj, "schema-id", int, cls.action))
 
 
 @frozen
-class AddPartitionSpec:
+class AddPartitionSpec(MetadataUpdate):
     """Adds a partition spec; it is not the default yet. It and its fields may have UNASSIGNED for an id (PT1)."""
 
-    action: ClassVar = "add-spec"
+    action = "add-spec"
     spec: PartitionSpec
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "spec": self.spec.to_dict()}
 
     @classmethod
     def from_dict(cls, obj: Any) -> AddPartitionSpec:
@@ -65,29 +56,19 @@ def _with_field_id(obj: Any) -> Any:
 
 
 @frozen
-class SetDefaultSpec:
+class SetDefaultSpec(MetadataUpdate):
     """Makes a partition spec the default one; LAST_ADDED is the one that this commit added."""
 
-    action: ClassVar = "set-default-spec"
+    action = "set-default-spec"
     spec_id: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "spec-id": self.spec_id}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> SetDefaultSpec:
-        return cls(get(obj, "spec-id", int, cls.action))
 
 
 @frozen
-class AddSortOrder:
+class AddSortOrder(MetadataUpdate):
     """Adds a sort order; it is not the default yet. Its id may be UNASSIGNED."""
 
-    action: ClassVar = "add-sort-order"
+    action = "add-sort-order"
     sort_order: SortOrder
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "sort-order": self.sort_order.to_dict()}
 
     @classmethod
     def from_dict(cls, obj: Any) -> AddSortOrder:
@@ -97,25 +78,18 @@ class AddSortOrder:
 
 
 @frozen
-class SetDefaultSortOrder:
+class SetDefaultSortOrder(MetadataUpdate):
     """Makes a sort order the default one; LAST_ADDED is the one that this commit added."""
 
-    action: ClassVar = "set-default-sort-order"
+    action = "set-default-sort-order"
     sort_order_id: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "sort-order-id": self.sort_order_id}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> SetDefaultSortOrder:
-        return cls(get(obj, "sort-order-id", int, cls.action))
 
 
 @frozen
-class AddSnapshot:
+class AddSnapshot(MetadataUpdate):
     """Adds a snapshot; no branch is at it yet. Tables of format version 1 have no sequence numbers (M3)."""
 
-    action: ClassVar = "add-snapshot"
+    action = "add-snapshot"
     snapshot: Snapshot
     has_sequence_number: bool = True
 
@@ -129,10 +103,10 @@ class AddSnapshot:
 
 
 @frozen
-class SetSnapshotRef:
+class SetSnapshotRef(MetadataUpdate):
     """Points a branch or tag at a snapshot, and makes it where there is none."""
 
-    action: ClassVar = "set-snapshot-ref"
+    action = "set-snapshot-ref"
     ref_name: str
     ref: SnapshotRef
 
@@ -146,14 +120,11 @@ class SetSnapshotRef:
 
 
 @frozen
-class RemoveSnapshots:
+class RemoveSnapshots(MetadataUpdate):
     """Removes snapshots, their statistics, and what refs are at them."""
 
-    action: ClassVar = "remove-snapshots"
+    action = "remove-snapshots"
     snapshot_ids: tuple[int, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "snapshot-ids": list(self.snapshot_ids)}
 
     @classmethod
     def from_dict(cls, obj: Any) -> RemoveSnapshots:
@@ -166,25 +137,18 @@ class RemoveSnapshots:
 
 
 @frozen
-class RemoveSnapshotRef:
+class RemoveSnapshotRef(MetadataUpdate):
     """Removes a branch or tag; its snapshots stay."""
 
-    action: ClassVar = "remove-snapshot-ref"
+    action = "remove-snapshot-ref"
     ref_name: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "ref-name": self.ref_name}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> RemoveSnapshotRef:
-        return cls(get(obj, "ref-name", str, cls.action))
 
 
 @frozen
-class SetStatistics:
+class SetStatistics(MetadataUpdate):
     """Gives a snapshot its statistics file, in place of the one before (MD4)."""
 
-    action: ClassVar = "set-statistics"
+    action = "set-statistics"
     statistics: StatisticsFile
 
     def to_dict(self) -> dict[str, Any]:
@@ -192,114 +156,61 @@ class SetStatistics:
         file = self.statistics
         return {"action": self.action, "snapshot-id": file.snapshot_id, "statistics": file.to_dict()}
 
-    @classmethod
-    def from_dict(cls, obj: Any) -> SetStatistics:
-        return cls(StatisticsFile.from_dict(get(obj, "statistics", dict, cls.action)))
-
 
 @frozen
-class RemoveStatistics:
+class RemoveStatistics(MetadataUpdate):
     """Takes a snapshot's statistics file out of the metadata."""
 
-    action: ClassVar = "remove-statistics"
+    action = "remove-statistics"
     snapshot_id: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "snapshot-id": self.snapshot_id}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> RemoveStatistics:
-        return cls(get(obj, "snapshot-id", int, cls.action))
 
 
 @frozen
-class SetPartitionStatistics:
+class SetPartitionStatistics(MetadataUpdate):
     """Gives a snapshot its file of statistics by partition, in place of the one before (MD4)."""
 
-    action: ClassVar = "set-partition-statistics"
+    action = "set-partition-statistics"
     partition_statistics: PartitionStatisticsFile
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "partition-statistics": self.partition_statistics.to_dict()}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> SetPartitionStatistics:
-        return cls(PartitionStatisticsFile.from_dict(get(obj, "partition-statistics", dict, cls.action)))
-
 
 @frozen
-class RemovePartitionStatistics:
+class RemovePartitionStatistics(MetadataUpdate):
     """Takes a snapshot's file of statistics by partition out of the metadata."""
 
-    action: ClassVar = "remove-partition-statistics"
+    action = "remove-partition-statistics"
     snapshot_id: int
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "snapshot-id": self.snapshot_id}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> RemovePartitionStatistics:
-        return cls(get(obj, "snapshot-id", int, cls.action))
-
 
 @frozen
-class RemovePartitionSpecs:
+class RemovePartitionSpecs(MetadataUpdate):
     """Removes partition specs; the default one can't go."""
 
-    action: ClassVar = "remove-partition-specs"
+    action = "remove-partition-specs"
     spec_ids: tuple[int, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "spec-ids": list(self.spec_ids)}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> RemovePartitionSpecs:
-        return cls(tuple(get_list(obj, "spec-ids", cls.action)))
-
 
 @frozen
-class RemoveSchemas:
+class RemoveSchemas(MetadataUpdate):
     """Removes schemas; the current one can't go."""
 
-    action: ClassVar = "remove-schemas"
+    action = "remove-schemas"
     schema_ids: tuple[int, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "schema-ids": list(self.schema_ids)}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> RemoveSchemas:
-        return cls(tuple(get_list(obj, "schema-ids", cls.action)))
-
 
 @frozen
-class AddEncryptionKey:
+class AddEncryptionKey(MetadataUpdate):
     """Adds a key of an encrypted table (MD6)."""
 
-    action: ClassVar = "add-encryption-key"
+    action = "add-encryption-key"
     encryption_key: EncryptedKey
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "encryption-key": self.encryption_key.to_dict()}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> AddEncryptionKey:
-        return cls(EncryptedKey.from_dict(get(obj, "encryption-key", dict, cls.action)))
 
 
 @frozen
-class RemoveEncryptionKey:
+class RemoveEncryptionKey(MetadataUpdate):
     """Removes a key of an encrypted table (MD6)."""
 
-    action: ClassVar = "remove-encryption-key"
+    action = "remove-encryption-key"
     key_id: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "key-id": self.key_id}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> RemoveEncryptionKey:
-        return cls(get(obj, "key-id", str, cls.action))
 
 
 TableUpdate = (

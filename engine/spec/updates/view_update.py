@@ -6,14 +6,14 @@ Spec: the REST catalog's ViewUpdate. `ViewBuilder` applies them, events hold the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, get_args
+from typing import Any, get_args
 
 from attrs import frozen
 
-from icecore.engine.common.json_reader import get
 from icecore.engine.spec.updates.metadata_update import (
     AddSchema,
     AssignUuid,
+    MetadataUpdate,
     RemoveProperties,
     SetLocation,
     SetProperties,
@@ -24,33 +24,19 @@ from icecore.engine.spec.view import ViewVersion
 
 
 @frozen
-class AddViewVersion:
+class AddViewVersion(MetadataUpdate):
     """Adds a version; it is not the current one yet. Its schema may be LAST_ADDED."""
 
-    action: ClassVar = "add-view-version"
+    action = "add-view-version"
     view_version: ViewVersion
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "view-version": self.view_version.to_dict()}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> AddViewVersion:
-        return cls(ViewVersion.from_dict(get(obj, "view-version", dict, cls.action)))
 
 
 @frozen
-class SetCurrentViewVersion:
+class SetCurrentViewVersion(MetadataUpdate):
     """Makes a version the current one; LAST_ADDED is the one that this commit added."""
 
-    action: ClassVar = "set-current-view-version"
+    action = "set-current-view-version"
     view_version_id: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"action": self.action, "view-version-id": self.view_version_id}
-
-    @classmethod
-    def from_dict(cls, obj: Any) -> SetCurrentViewVersion:
-        return cls(get(obj, "view-version-id", int, cls.action))
 
 
 ViewUpdate = (
