@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import orjson
+from attrs import AttrsInstance, fields
 
 from icecore.engine.errors import ValidationError
 
@@ -101,6 +102,11 @@ def get_str_map(obj: Any, key: str, where: str, default: Any = _MISSING) -> dict
             raise ValidationError(f"{where}: {key!r} must map to strings, found {type(v).__name__} at {k!r}")
         out[k] = v
     return out
+
+
+def keys_of(kind: type[AttrsInstance]) -> frozenset[str]:
+    """The JSON keys of a class, each in the words of its field; `extra` has those that we don't know."""
+    return frozenset(f.name.replace("_", "-") for f in fields(kind)) - {"extra"}
 
 
 def unknown(obj: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:

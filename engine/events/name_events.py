@@ -91,8 +91,7 @@ def became_of(event: Event, *, is_last: bool) -> tuple[str, tuple[Identifier, ..
 
     `is_last` says that nothing came after it to what had the name.
     """
-    by = f"at position {event.position} by {event.provenance.actor or 'unknown'}"
-    by += f" ({event.provenance.message!r})" if event.provenance.message else ""
+    by = f"at position {event.position} by {event.provenance.told}"
     match read_name_event(event.kind, event.payload):
         case Renamed(before, now):
             return f"; it was renamed to {'.'.join(now)} {by}", (before[:-1], now[:-1])

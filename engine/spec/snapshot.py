@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from attrs import field, frozen
 
-from icecore.engine.common.json_reader import get, get_list, get_str_map, unknown
+from icecore.engine.common.json_reader import get, get_list, get_str_map, keys_of, unknown
 from icecore.engine.common.text import short_repr
 from icecore.engine.errors import ValidationError
 
@@ -28,23 +28,6 @@ class Operation(enum.StrEnum):
     REPLACE = "replace"
     OVERWRITE = "overwrite"
     DELETE = "delete"
-
-
-_SNAPSHOT_KEYS = frozenset(
-    {
-        "snapshot-id",
-        "parent-snapshot-id",
-        "sequence-number",
-        "timestamp-ms",
-        "manifest-list",
-        "manifests",
-        "summary",
-        "schema-id",
-        "first-row-id",
-        "added-rows",
-        "key-id",
-    }
-)
 
 
 @frozen
@@ -126,25 +109,14 @@ class Snapshot:
         )
 
 
+_SNAPSHOT_KEYS = keys_of(Snapshot)
+
+
 class SnapshotRefType(enum.StrEnum):
     """The `type` of a ref."""
 
     BRANCH = "branch"
     TAG = "tag"
-
-
-_REF_KEYS = frozenset(
-    {
-        "snapshot-id",
-        "type",
-        "min-snapshots-to-keep",
-        "max-snapshot-age-ms",
-        "max-ref-age-ms",
-        # Of the update that sets a ref, which is otherwise the ref itself.
-        "action",
-        "ref-name",
-    }
-)
 
 
 @frozen
@@ -199,6 +171,10 @@ class SnapshotRef:
         )
 
 
+_REF_KEYS = keys_of(SnapshotRef) | {"action", "ref-name"}
+"""Those of the update that sets a ref too, which is otherwise the ref itself."""
+
+
 @frozen
 class SnapshotLogEntry:
     """A change of the current snapshot, in the snapshot log: the snapshot and the time at which it became current."""
@@ -247,9 +223,6 @@ class MetadataLogEntry:
         return cls(get(obj, "timestamp-ms", int, where), get(obj, "metadata-file", str, where), unknown(obj, known))
 
 
-_BLOB_KEYS = frozenset({"type", "snapshot-id", "sequence-number", "fields", "properties"})
-
-
 @frozen
 class BlobMetadata:
     """A Puffin blob as table metadata describes it (MD4)."""
@@ -286,16 +259,7 @@ class BlobMetadata:
         )
 
 
-_STATISTICS_KEYS = frozenset(
-    {
-        "snapshot-id",
-        "statistics-path",
-        "file-size-in-bytes",
-        "file-footer-size-in-bytes",
-        "key-metadata",
-        "blob-metadata",
-    }
-)
+_BLOB_KEYS = keys_of(BlobMetadata)
 
 
 @frozen
@@ -336,6 +300,9 @@ class StatisticsFile:
         )
 
 
+_STATISTICS_KEYS = keys_of(StatisticsFile)
+
+
 @frozen
 class PartitionStatisticsFile:
     """A file with statistics by partition of one snapshot (MD4, MD5)."""
@@ -363,9 +330,6 @@ class PartitionStatisticsFile:
             get(obj, "file-size-in-bytes", int, where),
             unknown(obj, frozenset({"snapshot-id", "statistics-path", "file-size-in-bytes"})),
         )
-
-
-_KEY_KEYS = frozenset({"key-id", "encrypted-key-metadata", "encrypted-by-id", "properties"})
 
 
 @frozen
@@ -397,3 +361,6 @@ class EncryptedKey:
             get_str_map(obj, "properties", where, {}),
             unknown(obj, _KEY_KEYS),
         )
+
+
+_KEY_KEYS = keys_of(EncryptedKey)

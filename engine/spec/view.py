@@ -9,7 +9,7 @@ import orjson
 from attrs import define, field, frozen
 
 from icecore.engine.common.compressed_json import decompress
-from icecore.engine.common.json_reader import get, get_list, get_str_map, loads, unknown
+from icecore.engine.common.json_reader import get, get_list, get_str_map, keys_of, loads, unknown
 from icecore.engine.common.text import short_repr
 from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
 from icecore.engine.spec.schema import Schema
@@ -45,19 +45,6 @@ class ViewRepresentation:
             get(obj, "dialect", str, where, **required),
             unknown(obj, frozenset({"type", "sql", "dialect"})),
         )
-
-
-_VERSION_KEYS = frozenset(
-    {
-        "version-id",
-        "schema-id",
-        "timestamp-ms",
-        "summary",
-        "representations",
-        "default-catalog",
-        "default-namespace",
-    }
-)
 
 
 @frozen
@@ -109,6 +96,9 @@ class ViewVersion:
         )
 
 
+_VERSION_KEYS = keys_of(ViewVersion)
+
+
 @frozen
 class ViewHistoryEntry:
     """A change of the current version, in the version log: the version and the time at which it became current."""
@@ -124,20 +114,6 @@ class ViewHistoryEntry:
         """The entry of a JSON object. Raises ValidationError where it is none."""
         where = "version-log entry"
         return cls(get(obj, "timestamp-ms", int, where), get(obj, "version-id", int, where))
-
-
-_KNOWN = frozenset(
-    {
-        "view-uuid",
-        "format-version",
-        "location",
-        "schemas",
-        "current-version-id",
-        "versions",
-        "version-log",
-        "properties",
-    }
-)
 
 
 @define(frozen=True)
@@ -223,3 +199,6 @@ class ViewMetadata:
             version,
             unknown(obj, _KNOWN),
         )
+
+
+_KNOWN = keys_of(ViewMetadata)
