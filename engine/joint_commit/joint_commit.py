@@ -50,7 +50,16 @@ class OfOneStream:
     __slots__ = ()
 
 
-class OfNewName:
+class OnNoBranch:
+    """A part without a branch to lose a race on."""
+
+    __slots__ = ()
+
+    def retry_policy(self, desk: CommitTargets) -> None:
+        return None
+
+
+class OfNewName(OnNoBranch):
     """A part that makes a table or view: what an earlier call made of the kind, under the name, is its own."""
 
     kind: str

@@ -19,7 +19,7 @@ from icecore.engine.events.namespace_events import (
     NamespacePropertiesUpdated,
     read_namespace_event,
 )
-from icecore.engine.joint_commit.joint_commit import CommitTargets
+from icecore.engine.joint_commit.joint_commit import CommitTargets, OnNoBranch
 from icecore.engine.log.namespaces import ChangedProperties, check_namespace_change, updated_properties
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState
@@ -32,7 +32,7 @@ URL_SEPARATOR = "\x1f"
 
 
 @define
-class NamespaceChange:
+class NamespaceChange(OnNoBranch):
     """A change of a namespace: created, dropped, or given other properties; looked up when its turn comes.
 
     `check` raises what stands in the way beyond what the change itself needs. `outcome` is what became of the
@@ -46,9 +46,6 @@ class NamespaceChange:
     @property
     def name(self) -> Identifier:
         return self.change.namespace
-
-    def retry_policy(self, desk: CommitTargets) -> None:
-        return None
 
     def answered_by(self, event: Event) -> bool:
         return read_namespace_event(event.kind, event.payload) in (self.change, _creating(self.change))
@@ -78,8 +75,20 @@ def _creating(change: NamespaceEvent) -> NamespaceEvent:
     return change
 
 
+class _OfAnyStream(OnNoBranch):
+    """The common part of what gives a table or view a name: files follow; none where nothing was appended."""
+
+    stream: str
+
+    def follow(self, desk: CommitTargets) -> None:
+        if ev.is_view_stream(self.stream):
+            desk.views.follow(self.stream)
+        elif self.stream:
+            desk.repository.files.follow(desk.repository.state(self.stream))
+
+
 @define
-class NameChange:
+class NameChange(_OfAnyStream):
     """A rename or a drop of a table or view. `find` gives its stream when its turn comes, or raises what is in the way.
 
     `is_view` says which of both it is to be, None where it is what `find` gives.
@@ -97,9 +106,6 @@ class NameChange:
     @property
     def name(self) -> Identifier:
         return self.change.before if isinstance(self.change, Renamed) else self.change.identifier
-
-    def retry_policy(self, desk: CommitTargets) -> None:
-        return None
 
     def answered_by(self, event: Event) -> bool:
         if self.is_view not in (None, ev.is_view_stream(event.stream)):
@@ -133,12 +139,9 @@ class NameChange:
         kind, payload = self.change.kind(self.stream), self.change.to_dict()
         return (desk.repository.append_inside(transaction, self.stream, kind, payload, provenance),)
 
-    def follow(self, desk: CommitTargets) -> None:
-        follow_stream(desk, self.stream)
-
 
 @define
-class NameGivenBack:
+class NameGivenBack(_OfAnyStream):
     """A dropped table or view that gets its name back; `kind` is `table` or `view`, `position` that of the drop.
 
     `new_name` is another name than it had when it was dropped.
@@ -149,9 +152,6 @@ class NameGivenBack:
     position: int | None
     new_name: Identifier | None = None
     stream: str = ""
-
-    def retry_policy(self, desk: CommitTargets) -> None:
-        return None
 
     def answered_by(self, event: Event) -> bool:
         if (self.kind == "view") != ev.is_view_stream(event.stream):
@@ -167,17 +167,6 @@ class NameGivenBack:
         drop = dropped_at(desk.repository, self.kind, self.name, self.position)
         self.stream = drop.stream
         return (undrop_inside(desk.repository, transaction, self.kind, drop, provenance, self.new_name),)
-
-    def follow(self, desk: CommitTargets) -> None:
-        follow_stream(desk, self.stream)
-
-
-def follow_stream(desk: CommitTargets, stream: str) -> None:
-    """Writes the files of a table or view after events of its stream; none where nothing was appended."""
-    if ev.is_view_stream(stream):
-        desk.views.follow(stream)
-    elif stream:
-        desk.repository.files.follow(desk.repository.state(stream))
 
 
 # As the calls of a catalog and of its transactions give them

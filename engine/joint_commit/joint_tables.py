@@ -113,9 +113,6 @@ class NewTable(OfNewName):
     _commands: Sequence[Command] = ()
     _requirements: tuple[TableRequirement, ...] = ()
 
-    def retry_policy(self, desk: CommitTargets) -> None:
-        return None
-
     def prepare(self, desk: CommitTargets) -> None:
         self.check_place(desk.repository)
         part = self.part()

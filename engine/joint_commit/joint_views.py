@@ -12,20 +12,17 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import CommitConflictError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
-from icecore.engine.joint_commit.joint_commit import CommitTargets, OfNewName
+from icecore.engine.joint_commit.joint_commit import CommitTargets, OfNewName, OnNoBranch
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository.view_repository import UpdatesAt
 from icecore.engine.spec.updates.view_update import ViewUpdate
 
 
-class _OfView:
+class _OfView(OnNoBranch):
     """The common part of views' parts: they write nothing before the lock is taken, and files follow by the stream."""
 
     name: Identifier
     stream: str
-
-    def retry_policy(self, desk: CommitTargets) -> None:
-        return None
 
     def prepare(self, desk: CommitTargets) -> None:
         """Adopts other engines' commits to the view."""
