@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.updates.metadata_update import (
@@ -28,7 +28,12 @@ from icecore.engine.spec.updates.table_update import (
 
 def metadata_difference(before: TableMetadata, after: TableMetadata) -> list[TableUpdate]:
     """The updates, for people and queries; they are never applied."""
-    return [*_table(before, after), *_shapes(before, after), *_properties(before, after), *_snapshots(before, after)]
+    return [
+        *_table(before, after),
+        *_shapes(before, after),
+        *property_updates(before.properties, after.properties),
+        *_snapshots(before, after),
+    ]
 
 
 def _table(before: TableMetadata, after: TableMetadata) -> Iterator[TableUpdate]:
@@ -59,11 +64,11 @@ def _shapes(before: TableMetadata, after: TableMetadata) -> Iterator[TableUpdate
         yield SetDefaultSortOrder(after.default_sort_order_id)
 
 
-def _properties(before: TableMetadata, after: TableMetadata) -> Iterator[TableUpdate]:
-    changed = {k: v for k, v in after.properties.items() if before.properties.get(k) != v}
-    if changed:
+def property_updates(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[SetProperties | RemoveProperties]:
+    """The updates from some properties to others."""
+    if changed := {k: v for k, v in after.items() if before.get(k) != v}:
         yield SetProperties(changed)
-    if removed := sorted(before.properties.keys() - after.properties.keys()):
+    if removed := sorted(before.keys() - after.keys()):
         yield RemoveProperties(tuple(removed))
 
 

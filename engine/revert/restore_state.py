@@ -13,13 +13,12 @@ from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_updates import table_updates
 from icecore.engine.log.store import EventStore
+from icecore.engine.metadata.metadata_difference import property_updates
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.updates.metadata_update import (
     LAST_ADDED,
     AddSchema,
-    RemoveProperties,
     SetLocation,
-    SetProperties,
 )
 from icecore.engine.spec.updates.table_update import (
     AddPartitionSpec,
@@ -48,10 +47,7 @@ def restored_table(then: TableMetadata, now: TableMetadata, gone: Gone) -> list[
     out: list[TableUpdate] = [*_schema(then, now), *_spec(then, now), *_sort_order(then, now)]
     if then.location != now.location:
         out.append(SetLocation(then.location))
-    set_back = {k: v for k, v in then.properties.items() if now.properties.get(k) != v}
-    added = tuple(sorted(now.properties.keys() - then.properties.keys()))
-    out += [SetProperties(set_back)] if set_back else []
-    out += [RemoveProperties(added)] if added else []
+    out += property_updates(now.properties, then.properties)
     out += [RemoveSnapshotRef(name) for name in now.refs if name not in then.refs]
     for name, ref in then.refs.items():
         if now.snapshot_by_id(ref.snapshot_id) is None:
@@ -106,11 +102,7 @@ def restored_view(then: ViewMetadata, now: ViewMetadata) -> list[ViewUpdate]:
         else:
             again = evolve(version, schema_id=LAST_ADDED)
             out += [AddSchema(then.schema()), AddViewVersion(again), SetCurrentViewVersion(LAST_ADDED)]
-    set_back = {k: v for k, v in then.properties.items() if now.properties.get(k) != v}
-    added = tuple(sorted(now.properties.keys() - then.properties.keys()))
-    out += [SetProperties(set_back)] if set_back else []
-    out += [RemoveProperties(added)] if added else []
-    return out
+    return [*out, *property_updates(now.properties, then.properties)]
 
 
 def expiry_of(store: EventStore, stream: str, snapshot_id: int, after: int) -> Event | None:

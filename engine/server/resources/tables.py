@@ -12,10 +12,10 @@ from icecore.engine.log.request_keys import StoredAnswer
 from icecore.engine.properties.table_properties import PARQUET_CODEC
 from icecore.engine.server.auth.grants import Level
 from icecore.engine.server.resources.loaded import committed_table, loaded_table, staged_table, table_again
-from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
+from icecore.engine.server.wire.answer import NO_CONTENT, Answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
-from icecore.engine.server.wire.pages import listed
+from icecore.engine.server.wire.pages import identifiers_page
 from icecore.engine.server.wire.refusal import Refusal
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
@@ -26,8 +26,7 @@ from icecore.engine.table.table import Table
 
 def list_tables(call: Call) -> Answer:
     """The tables of a namespace."""
-    names, after = listed(call, "table", call.namespace)
-    return json_answer({"identifiers": [{"namespace": n[:-1], "name": n[-1]} for n in names], **after})
+    return identifiers_page(call, "table")
 
 
 def create_table(call: Call) -> Answer:

@@ -17,10 +17,10 @@ from icecore.engine.joint_commit.joint_commit import commit_jointly
 from icecore.engine.joint_commit.joint_views import NewView
 from icecore.engine.server.auth.grants import Level
 from icecore.engine.server.resources.loaded import loaded_view, view_again
-from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
+from icecore.engine.server.wire.answer import NO_CONTENT, Answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
-from icecore.engine.server.wire.pages import listed
+from icecore.engine.server.wire.pages import identifiers_page
 from icecore.engine.server.wire.refusal import Refusal
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.updates.metadata_update import (
@@ -44,8 +44,7 @@ from icecore.engine.view.view import View
 
 def list_views(call: Call) -> Answer:
     """The views of a namespace."""
-    names, after = listed(call, "view", call.namespace)
-    return json_answer({"identifiers": [{"namespace": n[:-1], "name": n[-1]} for n in names], **after})
+    return identifiers_page(call, "view")
 
 
 def create_view(call: Call) -> Answer:

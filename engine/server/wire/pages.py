@@ -8,6 +8,7 @@ from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.catalog.clients.name_pages import NameKind, list_page
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
+from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call
 
 MOST_OF_A_PAGE = 10_000
@@ -25,6 +26,12 @@ def listed(call: Call, kind: NameKind, namespace: Identifier) -> tuple[list[Iden
         return names_then(call.past, kind, namespace), {}
     page = list_page(call.catalog, kind, namespace, most, token)
     return list(page.names), {} if page.next_token is None else {"next-page-token": page.next_token}
+
+
+def identifiers_page(call: Call, kind: NameKind) -> Answer:
+    """The page of tables or views of the namespace that a query asks for. Raises as `listed` does."""
+    names, after = listed(call, kind, call.namespace)
+    return json_answer({"identifiers": [{"namespace": n[:-1], "name": n[-1]} for n in names], **after})
 
 
 def names_then(past: CatalogAt, kind: NameKind, namespace: Identifier) -> list[Identifier]:
