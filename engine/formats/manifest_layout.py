@@ -40,20 +40,6 @@ DATA_FILE_IDS = {
     145: "content_size_in_bytes",
 }
 MAPS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
-LONGS = (
-    "status",
-    "snapshot_id",
-    "sequence_number",
-    "file_sequence_number",
-    "content",
-    "record_count",
-    "file_size_in_bytes",
-    "sort_order_id",
-    "first_row_id",
-    "content_offset",
-    "content_size_in_bytes",
-)
-STRINGS = ("file_path", "file_format", "referenced_data_file")
 REQUIRED = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
 _KEY_IDS = frozenset({117, 119, 121, 138, 126, 129})
 

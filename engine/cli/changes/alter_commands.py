@@ -17,8 +17,6 @@ from icecore.engine.evolution.update_spec import UpdateSpec
 from icecore.engine.spec.types import StringType, Type
 from icecore.engine.table.table import Table
 
-_TYPE = "As in 'double', 'decimal(9, 2)', 'list<string>'."
-
 
 @click.group()
 @click.argument("table")

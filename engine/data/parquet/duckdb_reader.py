@@ -20,7 +20,6 @@ from icecore.engine.errors import CorruptFileError
 from icecore.engine.queries.named_queries import query, quote
 
 _SQL = "data/parquet.sql"
-_POSITION = "file_row_number"
 
 
 @define
