@@ -165,7 +165,7 @@ def _rewrite(store: EventStore, archive: Archive, replacements: Mapping[int, Rep
     part = target.with_name(f".{target.name}.part")
     try:
         shutil.copyfile(old, part)
-        _redact_file(store, part, replacements)
+        _redact_file(part, replacements)
         for _ in read_back(part, Redactions.of(store)):
             pass
         sync_path(part)
@@ -184,7 +184,7 @@ def _rewrite(store: EventStore, archive: Archive, replacements: Mapping[int, Rep
     return archive.file
 
 
-def _redact_file(store: EventStore, part: Path, replacements: Mapping[int, Replacement]) -> None:
+def _redact_file(part: Path, replacements: Mapping[int, Replacement]) -> None:
     with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
         connection.execute(query(SETTINGS, "securely"))
         connection.execute(query(SETTINGS, "begin"))
