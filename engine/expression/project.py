@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from icecore.engine.expression.comparison import negated
 from icecore.engine.expression.evaluate import evaluate
-from icecore.engine.expression.nodes import BoundTerm, Expression, Predicate, PredicateOperator
+from icecore.engine.expression.nodes import BoundTerm, Expression, Or, Predicate, PredicateOperator
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.expression.strings import like_prefix
 from icecore.engine.expression.walk import rewrite
@@ -92,7 +93,7 @@ def _fits(projected: Expression) -> bool:
 def _inclusive(p: Predicate, f: PartitionField, part: BoundTerm) -> Expression | None:
     match f.transform:
         case BucketTransform() if p.op in (_Op.EQ, _Op.IN):
-            return _among(_Op.IN, part, _transformed(p, f))
+            return _among(part, _transformed(p, f))
         case TruncateTransform(width=width) if isinstance(_source(p), (StringType, BinaryType)):
             return _inclusive_prefix(p, f, part, width)
         case TruncateTransform(width=width):
@@ -104,17 +105,16 @@ def _inclusive(p: Predicate, f: PartitionField, part: BoundTerm) -> Expression |
 
 
 def _strict(p: Predicate, f: PartitionField, part: BoundTerm) -> Expression | None:
-    match f.transform:
-        case BucketTransform() if p.op in (_Op.NOT_EQ, _Op.NOT_IN):
-            return _among(_Op.NOT_IN, part, _transformed(p, f))
-        case TruncateTransform(width=width) if isinstance(_source(p), (StringType, BinaryType)):
-            return _strict_prefix(p, f, part, width)
-        case TruncateTransform(width=width):
-            return _excluding_wrapped(_strict_order(p, f, part), _wrapped(_source(p), width))
-        case YearTransform() | MonthTransform() | DayTransform() | HourTransform():
-            return _excluding_old_times(_strict_order(p, f, part), p)
-        case _:
-            return None
+    """The negation of the inclusive projection of the negation: no row that does not satisfy `p` is where it is met."""
+    projected = _inclusive(Predicate(negated(p.op), p.term, p.literals), f, part)
+    return None if projected is None else _negation(projected)
+
+
+def _negation(projected: Expression) -> Expression:
+    if isinstance(projected, Or):
+        return and_(*map(_negation, projected.children))
+    assert isinstance(projected, Predicate)
+    return Predicate(negated(projected.op), projected.term, projected.literals)
 
 
 def _source(p: Predicate) -> PrimitiveType:
@@ -126,11 +126,9 @@ def _transformed(p: Predicate, f: PartitionField) -> list[Any]:
     return [f.transform.apply(_source(p), v) for v in p.literals]
 
 
-def _among(op: PredicateOperator, part: BoundTerm, values: Iterable[Any]) -> Expression:
+def _among(part: BoundTerm, values: Iterable[Any]) -> Expression:
     unique = tuple(sorted(set(values)))
-    if len(unique) == 1:
-        return Predicate(_Op.EQ if op is _Op.IN else _Op.NOT_EQ, part, unique)
-    return Predicate(op, part, unique)
+    return Predicate(_Op.EQ if len(unique) == 1 else _Op.IN, part, unique)
 
 
 def _step(source: PrimitiveType, value: Any, by: int) -> Any:
@@ -157,28 +155,7 @@ def _inclusive_order(p: Predicate, f: PartitionField, part: BoundTerm) -> Expres
         case _Op.GT_EQ:
             return Predicate(_Op.GT_EQ, part, at(0))
         case _Op.EQ | _Op.IN:
-            return _among(_Op.IN, part, _transformed(p, f))
-        case _:
-            return None
-
-
-def _strict_order(p: Predicate, f: PartitionField, part: BoundTerm) -> Expression | None:
-    source = _source(p)
-
-    def at(by: int) -> tuple[Any]:
-        return (f.transform.apply(source, _step(source, p.literals[0], by)),)
-
-    match p.op:
-        case _Op.LT:
-            return Predicate(_Op.LT, part, at(0))
-        case _Op.LT_EQ:
-            return Predicate(_Op.LT, part, at(1))
-        case _Op.GT:
-            return Predicate(_Op.GT, part, at(0))
-        case _Op.GT_EQ:
-            return Predicate(_Op.GT, part, at(-1))
-        case _Op.NOT_EQ | _Op.NOT_IN:
-            return _among(_Op.NOT_IN, part, _transformed(p, f))
+            return _among(part, _transformed(p, f))
         case _:
             return None
 
@@ -191,7 +168,7 @@ def _inclusive_prefix(p: Predicate, f: PartitionField, part: BoundTerm, width: i
         case _Op.GT | _Op.GT_EQ:
             return Predicate(_Op.GT_EQ, part, (value[:width],))
         case _Op.EQ | _Op.IN:
-            return _among(_Op.IN, part, _transformed(p, f))
+            return _among(part, _transformed(p, f))
         case _Op.LIKE:
             return _starting(part, like_prefix(*p.literals), width)
         case _Op.STARTS_WITH:
@@ -208,31 +185,6 @@ def _starting(part: BoundTerm, prefix: str, width: int) -> Expression | None:
     if len(prefix) >= width:
         return Predicate(_Op.EQ, part, (prefix[:width],))
     return Predicate(_Op.STARTS_WITH, part, (prefix,)) if prefix else None
-
-
-def _strict_prefix(p: Predicate, f: PartitionField, part: BoundTerm, width: int) -> Expression | None:
-    value = p.literals[0] if p.literals else ""
-    match p.op:
-        case _Op.LT | _Op.LT_EQ:
-            return Predicate(_Op.LT, part, (value[:width],))
-        case _Op.GT | _Op.GT_EQ:
-            return Predicate(_Op.GT, part, (value[:width],))
-        case _Op.NOT_EQ | _Op.NOT_IN:
-            return _among(_Op.NOT_IN, part, _transformed(p, f))
-        case _Op.STARTS_WITH if len(value) <= width:
-            return _starting(part, value, width)
-        case _Op.NOT_STARTS_WITH:
-            return _not_starting(part, value, width)
-        case _Op.NOT_LIKE:
-            return _not_starting(part, like_prefix(*p.literals), width)
-        case _:
-            return None
-
-
-def _not_starting(part: BoundTerm, prefix: str, width: int) -> Expression | None:
-    if len(prefix) >= width:
-        return Predicate(_Op.NOT_EQ, part, (prefix[:width],))
-    return Predicate(_Op.NOT_STARTS_WITH, part, (prefix,)) if prefix else None
 
 
 def _wrapped(source: PrimitiveType, width: int) -> dict[int, int]:
@@ -253,63 +205,29 @@ def _including_wrapped(projected: Expression | None, wrapped: Mapping[int, int])
         return projected
     match projected.op:
         case _Op.LT_EQ if wrapped:
-            return or_(projected, _among(_Op.IN, projected.term, wrapped.values()))
+            return or_(projected, _among(projected.term, wrapped.values()))
         case _Op.EQ | _Op.IN:
             others = (wrapped[v] for v in projected.literals if v in wrapped)
-            return _among(_Op.IN, projected.term, (*projected.literals, *others))
+            return _among(projected.term, (*projected.literals, *others))
         case _:
             return projected
-
-
-def _excluding_wrapped(projected: Expression | None, wrapped: Mapping[int, int]) -> Expression | None:
-    """The strict side of the same: a high partition may be that of the least values."""
-    if not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm) or not _fits(projected):
-        return projected
-    match projected.op:
-        case _Op.GT if wrapped:
-            return and_(projected, _among(_Op.NOT_IN, projected.term, wrapped.values()))
-        case _Op.NOT_EQ | _Op.NOT_IN:
-            others = (wrapped[v] for v in projected.literals if v in wrapped)
-            return _among(_Op.NOT_IN, projected.term, (*projected.literals, *others))
-        case _:
-            return projected
-
-
-def _has_old_times(p: Predicate, part: BoundTerm) -> bool:
-    """Whether the values may be one too high, see `_including_old_times`; days of dates never were."""
-    return not (isinstance(_source(p), DateType) and isinstance(part.source_type, DateType))
 
 
 def _including_old_times(projected: Expression | None, p: Predicate) -> Expression | None:
     """The projection with room for partition values that are one too high.
 
     Java's Iceberg up to 0.10 rounded times before 1970 up: files with such values exist, and both readings must match.
+    Days of dates never were.
     """
     if not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm):
         return projected
-    if not _has_old_times(p, projected.term):
+    if isinstance(_source(p), DateType) and isinstance(projected.term.source_type, DateType):
         return projected
     values = projected.literals
     match projected.op:
         case _Op.LT_EQ if values[0] < 0:
             return Predicate(_Op.LT_EQ, projected.term, (values[0] + 1,))
         case _Op.EQ | _Op.IN if values[0] < 0:
-            return _among(_Op.IN, projected.term, (*values, *(v + 1 for v in values if v < 0)))
-        case _:
-            return projected
-
-
-def _excluding_old_times(projected: Expression | None, p: Predicate) -> Expression | None:
-    """The strict side of the same: a value one too high must not be taken for a later time."""
-    if not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm):
-        return projected
-    if not _has_old_times(p, projected.term):
-        return projected
-    values = projected.literals
-    match projected.op:
-        case _Op.GT if values[0] <= 0:
-            return Predicate(_Op.GT, projected.term, (values[0] + 1,))
-        case _Op.NOT_EQ | _Op.NOT_IN if values[0] < 0:
-            return _among(_Op.NOT_IN, projected.term, (*values, *(v + 1 for v in values if v < 0)))
+            return _among(projected.term, (*values, *(v + 1 for v in values if v < 0)))
         case _:
             return projected
