@@ -72,10 +72,8 @@ def unwrap_predicate(op: PredicateOperator, term: BoundTerm, literals: tuple[Any
         case _:
             pass
     match term.transform, term.source_type:
-        case TruncateTransform(width=width), StringType():
-            return _truncated_text(op, column, literals[0], width)
-        case TruncateTransform(width=width), BinaryType():
-            return _truncated_bytes(op, column, literals[0], width)
+        case TruncateTransform(width=width), StringType() | BinaryType():
+            return _truncated_prefix(op, column, literals[0], width)
         case TruncateTransform(width=width), _:
             return _truncated_number(op, column, literals[0], width)
         case _:
@@ -245,55 +243,32 @@ def _truncated_number(op: PredicateOperator, column: BoundTerm, literal: Any, wi
             raise ExpressionError(f"{op} does not apply to truncate of {column.source_type}")
 
 
-def _truncated_text(op: PredicateOperator, column: BoundTerm, literal: Any, width: int) -> Expression:
-    text: str = slot_of(column.source_type, literal).ceiling
-    head, after = text[:width], string_successor(text[:width])
+def _truncated_prefix(op: PredicateOperator, column: BoundTerm, literal: Any, width: int) -> Expression:
+    value: str | bytes = slot_of(column.source_type, literal).ceiling
+    after = string_successor(value[:width]) if isinstance(value, str) else bytes_successor(value[:width])
     up_to_head = (
         Predicate(PredicateOperator.NOT_NULL, column)
         if after is None
         else Predicate(PredicateOperator.LT, column, (after,))
     )
     match op:
-        case PredicateOperator.EQ if len(text) > width:
+        case PredicateOperator.EQ if len(value) > width:
             return FALSE
-        case PredicateOperator.EQ if len(text) < width:
-            return Predicate(PredicateOperator.EQ, column, (text,))
+        case PredicateOperator.EQ if len(value) < width:
+            return Predicate(PredicateOperator.EQ, column, (value,))
+        case PredicateOperator.EQ if isinstance(value, bytes):
+            return and_(Predicate(PredicateOperator.GT_EQ, column, (value,)), up_to_head)
         case PredicateOperator.EQ:
-            return Predicate(PredicateOperator.STARTS_WITH, column, (text,))
-        case PredicateOperator.LT if len(text) <= width:
-            return Predicate(PredicateOperator.LT, column, (text,))
-        case PredicateOperator.LT_EQ if len(text) < width:
-            return Predicate(PredicateOperator.LT_EQ, column, (text,))
+            return Predicate(PredicateOperator.STARTS_WITH, column, (value,))
+        case PredicateOperator.LT if len(value) <= width:
+            return Predicate(PredicateOperator.LT, column, (value,))
+        case PredicateOperator.LT_EQ if len(value) < width:
+            return Predicate(PredicateOperator.LT_EQ, column, (value,))
         case PredicateOperator.LT | PredicateOperator.LT_EQ:
             return up_to_head
-        case PredicateOperator.STARTS_WITH if not text:
+        case PredicateOperator.STARTS_WITH if not value:
             return Predicate(PredicateOperator.NOT_NULL, column)
-        case PredicateOperator.STARTS_WITH:
-            return FALSE if len(text) > width else Predicate(PredicateOperator.STARTS_WITH, column, (head,))
+        case PredicateOperator.STARTS_WITH if isinstance(value, str):
+            return FALSE if len(value) > width else Predicate(PredicateOperator.STARTS_WITH, column, (value,))
         case _:
-            raise ExpressionError(f"{op} does not apply to truncate of a string")
-
-
-def _truncated_bytes(op: PredicateOperator, column: BoundTerm, literal: Any, width: int) -> Expression:
-    data: bytes = slot_of(column.source_type, literal).ceiling
-    after = bytes_successor(data[:width])
-    up_to_head = (
-        Predicate(PredicateOperator.NOT_NULL, column)
-        if after is None
-        else Predicate(PredicateOperator.LT, column, (after,))
-    )
-    match op:
-        case PredicateOperator.EQ if len(data) > width:
-            return FALSE
-        case PredicateOperator.EQ if len(data) < width:
-            return Predicate(PredicateOperator.EQ, column, (data,))
-        case PredicateOperator.EQ:
-            return and_(Predicate(PredicateOperator.GT_EQ, column, (data,)), up_to_head)
-        case PredicateOperator.LT if len(data) <= width:
-            return Predicate(PredicateOperator.LT, column, (data,))
-        case PredicateOperator.LT_EQ if len(data) < width:
-            return Predicate(PredicateOperator.LT_EQ, column, (data,))
-        case PredicateOperator.LT | PredicateOperator.LT_EQ:
-            return up_to_head
-        case _:
-            raise ExpressionError(f"{op} does not apply to truncate of binary")
+            raise ExpressionError(f"{op} does not apply to truncate of {column.source_type}")
