@@ -151,11 +151,11 @@ def test_files_of_like_size_become_one(catalog: icecore.Catalog, small: None) ->
 
 def test_what_nobody_looks_for_is_left_behind_by_merges(catalog: icecore.Catalog, small: None) -> None:
     table = made(catalog, 0)
-    for i in range(40):
+    for i in range(16):
         table.overwrite(rows(i))
         assert planned(table) == 1
     kept = catalog._warehouse.planning.planner._tables._tables[table.state.stream].loaded.where
-    assert len(kept) < 36
+    assert len(kept) < 13
     first = table.snapshots()[0]
     assert table.scan(snapshot_id=first.snapshot_id).to_arrow()["id"].to_pylist() == [0]
 
