@@ -102,7 +102,11 @@ def adopted_copy(catalog: icecore.Catalog, table: icecore.Table, properties: dic
     return catalog.register_table("ns.adopted", str(there))
 
 
+def files_below(folder: Path) -> set[Path]:
+    """All files of a folder but the log and what SQLite keeps beside it."""
+    return {p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("icecore.db")}
+
+
 def digests(folder: Path) -> dict[str, str]:
-    """All files of a folder with their bytes, but for what SQLite keeps beside the log."""
-    found = (p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("icecore.db"))
-    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
+    """The files of a folder with their bytes."""
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files_below(folder)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from core_tables import digests, pyiceberg_catalog
+from core_tables import digests, ids_of, pyiceberg_catalog
 
 import icecore
 from icecore.engine.common.location import local_path
@@ -97,14 +97,10 @@ WAYS: list[Callable[[Path], Path]] = [mv, move, clone, cp, metadata_only]
 CLONES: list[Callable[[Path], Path]] = [clone, cp, metadata_only]
 
 
-def ids(table: Any) -> list[int]:
-    return sorted(table.scan().to_arrow()["id"].to_pylist())
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_every_table_is_read_in_its_new_folder_by_us_and_by_pyiceberg(lake: Path, way: Callable[[Path], Path]) -> None:
     with icecore.open(lake) as catalog:
-        past = {p: ids(catalog.at(p).load_table("s.v2")) for p in (7, 8, 9, catalog.position)}
+        past = {p: ids_of(catalog.at(p).load_table("s.v2")) for p in (7, 8, 9, catalog.position)}
         files = catalog.verify().files
         snapshots = {
             s.snapshot_id: catalog.load_table("s.theirs").scan(snapshot_id=s.snapshot_id).count()
@@ -114,16 +110,18 @@ def test_every_table_is_read_in_its_new_folder_by_us_and_by_pyiceberg(lake: Path
     if way is not metadata_only and lake.exists():
         shutil.rmtree(lake)
     with icecore.open(new) as catalog:
-        assert {name: ids(catalog.load_table(f"s.{name}")) for name in TABLES} == TABLES
+        assert {name: ids_of(catalog.load_table(f"s.{name}")) for name in TABLES} == TABLES
         assert catalog.load_view("s.few").to_arrow()["id"].to_pylist() == [0, 1]
         assert all((local_path(t.location()) or "").startswith(f"{new}/") for t in catalog.tables())
         assert (str(catalog.verify()).startswith("ok: "), catalog.verify().files >= files) == (True, True)
-        assert {p: ids(catalog.at(p).load_table("s.v2")) for p in past} == past, "history is read in the new folder too"
+        assert {p: ids_of(catalog.at(p).load_table("s.v2")) for p in past} == past, (
+            "history is read in the new folder too"
+        )
         theirs = catalog.load_table("s.theirs")
         assert {i: theirs.scan(snapshot_id=i).count() for i in snapshots} == snapshots
         locations = {name: catalog.load_table(f"s.{name}").metadata_location or "" for name in TABLES}
     peer = pyiceberg_catalog(new)
-    assert {name: ids(peer.load_table(f"s.{name}")) for name in TABLES if name != "v3"} == {
+    assert {name: ids_of(peer.load_table(f"s.{name}")) for name in TABLES if name != "v3"} == {
         name: expected for name, expected in TABLES.items() if name != "v3"
     }
     assert peer.load_table("s.v3").scan().plan_files()[0].file.file_path.startswith("file://")
@@ -176,15 +174,15 @@ def test_work_goes_on_in_the_new_folder(lake: Path, way: Callable[[Path], Path])
             table = catalog.load_table(f"s.{name}")
             table.append([{"id": 100}, {"id": 101}])
             table.delete("id = 1 or id = 100")
-            assert ids(table) == sorted({*expected, 101} - {1})
+            assert ids_of(table) == sorted({*expected, 101} - {1})
             table.rewrite_data_files(options={"rewrite-all": "true"})
             later = dt.datetime.now() + dt.timedelta(hours=1)
             table.maintenance.expire_snapshots().older_than(later).retain_last(1).commit()
-            assert ids(table) == sorted({*expected, 101} - {1})
+            assert ids_of(table) == sorted({*expected, 101} - {1})
     peer = pyiceberg_catalog(new)
     peer.load_table("s.v1").append(pa.table({"id": [78], "city": ["y"]}, schema=SCHEMA))
     with icecore.open(new) as catalog:
-        assert ids(catalog.load_table("s.v1")) == sorted({*TABLES["v1"], 101, 78} - {1})
+        assert ids_of(catalog.load_table("s.v1")) == sorted({*TABLES["v1"], 101, 78} - {1})
         catalog.rebuild()
         assert catalog.verify().problems == ()
         assert {e["kind"] for e in catalog.log().to_pylist()} >= {"table.relocated"}
@@ -204,7 +202,7 @@ def test_nothing_that_is_done_in_a_clone_touches_its_original(lake: Path, way: C
             later = dt.datetime.now() + dt.timedelta(hours=1)
             table.maintenance.expire_snapshots().older_than(later).retain_last(1).commit()
             table.maintenance.remove_orphan_files(allow_recent=True, older_than=later)
-            assert ids(table) == [-1]
+            assert ids_of(table) == [-1]
         catalog.drop_table("s.v1")
         catalog.rebuild()
     now = digests(lake)
@@ -212,7 +210,7 @@ def test_nothing_that_is_done_in_a_clone_touches_its_original(lake: Path, way: C
         k: v for k, v in before.items() if not k.startswith(".icecore")
     }
     with icecore.open(lake) as original:
-        assert {name: ids(original.load_table(f"s.{name}")) for name in TABLES} == TABLES
+        assert {name: ids_of(original.load_table(f"s.{name}")) for name in TABLES} == TABLES
         assert original.verify().problems == ()
 
 
@@ -226,7 +224,7 @@ def test_tables_outside_of_the_folder_stay_with_the_original(lake: Path, tmp_pat
     new = cp(lake)
     with icecore.open(new) as copy:
         table = copy.load_table("s.out")
-        assert ids(table) == [1, 2]
+        assert ids_of(table) == [1, 2]
         for change in (
             lambda: table.append([{"id": 3}]),
             lambda: table.delete("id = 1"),
@@ -241,7 +239,7 @@ def test_tables_outside_of_the_folder_stay_with_the_original(lake: Path, tmp_pat
     assert digests(outside) == before
     with icecore.open(lake) as original:
         original.load_table("s.out").append([{"id": 3, "city": "a"}])
-        assert ids(original.load_table("s.out")) == [1, 2, 3]
+        assert ids_of(original.load_table("s.out")) == [1, 2, 3]
 
 
 def test_moved_again_and_back(lake: Path) -> None:
@@ -254,12 +252,12 @@ def test_moved_again_and_back(lake: Path) -> None:
     icecore.move_warehouse(inner, lake)
     with icecore.open(lake) as catalog:
         catalog.load_table("s.v2").append([{"id": 4, "city": "again"}])
-        assert ids(catalog.load_table("s.second")) == [5]
+        assert ids_of(catalog.load_table("s.second")) == [5]
         for name, expected in TABLES.items():
-            assert ids(catalog.load_table(f"s.{name}")) == expected
+            assert ids_of(catalog.load_table(f"s.{name}")) == expected
         catalog.rebuild()
         assert catalog.verify().problems == ()
-    assert ids(pyiceberg_catalog(lake).load_table("s.v2")) == KEPT
+    assert ids_of(pyiceberg_catalog(lake).load_table("s.v2")) == KEPT
 
 
 def test_archived_and_exported_logs_come_along(lake: Path) -> None:
@@ -267,8 +265,8 @@ def test_archived_and_exported_logs_come_along(lake: Path) -> None:
         catalog.archive(before=12)
     new = move(lake)
     with icecore.open(new) as catalog:
-        assert {name: ids(catalog.load_table(f"s.{name}")) for name in TABLES} == TABLES
-        assert ids(catalog.at(8).load_table("s.v2")) == list(range(11))
+        assert {name: ids_of(catalog.load_table(f"s.{name}")) for name in TABLES} == TABLES
+        assert ids_of(catalog.at(8).load_table("s.v2")) == list(range(11))
         assert catalog.verify().problems == ()
         catalog.export_log(new.with_name("log.jsonl"))
     shutil.rmtree(new / ".icecore")
@@ -276,7 +274,7 @@ def test_archived_and_exported_logs_come_along(lake: Path) -> None:
     (new / "icecore.db").unlink()
     icecore.import_log(new.with_name("log.jsonl"), new)
     with icecore.open(new) as catalog:
-        assert ids(catalog.load_table("s.v2")) == KEPT
+        assert ids_of(catalog.load_table("s.v2")) == KEPT
 
 
 @pytest.mark.parametrize("way", [mv, cp, clone])
@@ -310,9 +308,9 @@ def test_a_call_that_dies_goes_on(
     elif step == "before":
         (icecore.move_warehouse if way is mv else icecore.clone_warehouse)(new)
     with icecore.open(new) as catalog:
-        assert {name: ids(catalog.load_table(f"s.{name}")) for name in TABLES} == TABLES
+        assert {name: ids_of(catalog.load_table(f"s.{name}")) for name in TABLES} == TABLES
         assert catalog.verify().problems == ()
-    assert ids(pyiceberg_catalog(new).load_table("s.theirs")) == [1, 2, 3]
+    assert ids_of(pyiceberg_catalog(new).load_table("s.theirs")) == [1, 2, 3]
 
 
 def test_a_clone_is_what_the_original_was_when_its_log_was_copied(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,7 +389,7 @@ def test_only_what_is_gone_is_forgotten_after_a_move(lake: Path) -> None:
         catalog.rebuild()
         again = catalog.load_table("s.v1")
         assert {task.file.file_path: task.file.lower_bounds for task in again.scan().plan_files()} == live
-        assert ids(again) == [5, 6]
+        assert ids_of(again) == [5, 6]
         assert catalog.verify().problems == ()
 
 
@@ -424,7 +422,7 @@ def test_dropped_tables_come_along_and_purged_ones_need_nothing(lake: Path) -> N
     new = lake.with_name("new")
     assert icecore.move_warehouse(lake, new).problems == ()
     with icecore.open(new) as catalog:
-        assert ids(catalog.undrop_table("s.v3")) == KEPT
+        assert ids_of(catalog.undrop_table("s.v3")) == KEPT
         assert catalog.verify().problems == ()
 
 
@@ -442,11 +440,11 @@ def test_M3_RL3_manifests_from_before_an_upgrade_are_written_anew(tmp_path: Path
     icecore.clone_warehouse(tmp_path / "lake", tmp_path / "clone")
     with icecore.open(tmp_path / "clone") as clone:
         clone.load_table("s.t").append([{"id": 4, "city": "d"}])
-        assert ids(clone.load_table("s.t")) == [2, 3, 4]
+        assert ids_of(clone.load_table("s.t")) == [2, 3, 4]
         assert clone.verify(deep=True).problems == ()
     peer = pyiceberg_catalog(tmp_path / "clone").load_table("s.t")
     assert sorted(peer.scan().to_arrow()["id"].to_pylist()) == [2, 3, 4]
     icecore.move_warehouse(tmp_path / "lake", tmp_path / "elsewhere")
     with icecore.open(tmp_path / "elsewhere") as moved:
-        assert ids(moved.load_table("s.t")) == [2, 3]
+        assert ids_of(moved.load_table("s.t")) == [2, 3]
         assert moved.verify(deep=True).problems == ()

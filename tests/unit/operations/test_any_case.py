@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from core_tables import make_table, rows
+from core_tables import ids_of, make_table, rows
 
 import icecore
 from icecore.engine.errors import ExpressionError, ValidationError
-
-
-def ids(table: Any) -> list[int]:
-    return sorted(table.scan().to_arrow()["id"].to_pylist())
 
 
 def test_filters_and_keys_in_any_case(catalog: icecore.Catalog) -> None:
@@ -20,9 +14,9 @@ def test_filters_and_keys_in_any_case(catalog: icecore.Catalog) -> None:
     table.append(rows(1, 2, 3))
     table.delete("ID = 1", case_sensitive=False)
     table.overwrite(rows(4), "Id = 2 AND NOT NAME IS NULL", case_sensitive=False)
-    assert ids(table) == [3, 4]
+    assert ids_of(table) == [3, 4]
     told = table.upsert(rows(4, 5), ["ID"], case_sensitive=False)
-    assert (told.rows_inserted, ids(table)) == (1, [3, 4, 5])
+    assert (told.rows_inserted, ids_of(table)) == (1, [3, 4, 5])
 
 
 def test_case_counts_unless_told(catalog: icecore.Catalog) -> None:
@@ -36,7 +30,7 @@ def test_case_counts_unless_told(catalog: icecore.Catalog) -> None:
         table.delete("none = 1", case_sensitive=False)
     with pytest.raises(ValidationError, match="'ID'"):
         table.upsert(rows(1), ["ID"])
-    assert ids(table) == [1]
+    assert ids_of(table) == [1]
 
 
 def test_of_two_columns_that_differ_in_case_the_named_one_is_meant(catalog: icecore.Catalog) -> None:
@@ -55,7 +49,7 @@ def test_rows_by_the_name_that_the_parameter_had_before(catalog: icecore.Catalog
     with table.transaction() as changes:
         changes.append(data=rows(2))  # type: ignore[call-arg]  # as it was
     table.overwrite(data=rows(3), overwrite_filter="id = 1")  # type: ignore[call-arg]  # as it was
-    assert ids(table) == [2, 3]
+    assert ids_of(table) == [2, 3]
     with pytest.raises(TypeError, match="unexpected keyword argument 'datum'"):
         table.append(datum=rows(1))  # type: ignore[call-arg]  # no name at all
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import pytest
-from core_tables import make_table, rows
+from core_tables import files_below, make_table, rows
 
 import icecore
 from icecore.engine.catalog.catalog import Catalog
@@ -84,7 +84,7 @@ def test_nothing_is_written_for_an_unknown_keyword(tmp_path: Path, name: str) ->
         catalog.create_namespace("ns")
         table = make_table(catalog)
         table.append(rows(1, 2))
-        files, position = files_of(catalog), catalog.position
+        files, position = files_below(catalog.path), catalog.position
         with pytest.raises(TypeError, match="'brunch'"):
             getattr(table, name)(*ROWS[name], brunch="b")
         with table.transaction() as transaction:
@@ -93,14 +93,10 @@ def test_nothing_is_written_for_an_unknown_keyword(tmp_path: Path, name: str) ->
             with pytest.raises(TypeError, match="'message'"):
                 getattr(transaction, name)(*ROWS[name], message="of the commit, not of the change")
             assert not transaction.has_changes
-            assert files_of(catalog) == files
+            assert files_below(catalog.path) == files
             transaction.append(rows(3))
         assert catalog.position == position + 1
         assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]
-
-
-def files_of(catalog: Catalog) -> set[Path]:
-    return {p for p in catalog.path.rglob("*") if p.is_file() and not p.name.startswith("icecore.db")}
 
 
 @pytest.mark.parametrize("cls", [Table, Catalog])

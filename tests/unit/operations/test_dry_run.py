@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from core_tables import ids_of, local, make_table, rows, store_of
+from core_tables import files_below, ids_of, local, make_table, rows, store_of
 
 import icecore
 from icecore.engine.commit.dry_run import DryRun
@@ -23,10 +22,6 @@ CHANGES: dict[str, Change] = {
 }
 
 
-def files_below(table: icecore.Table) -> set[Path]:
-    return {p for p in local(table.location()).rglob("*") if p.is_file()}
-
-
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("change", CHANGES)
@@ -36,10 +31,10 @@ def test_a_dry_run_stores_nothing_and_foretells_the_commit(
     """The totals, the operation and the requirements are those of the commit that is made after it."""
     table = make_table(catalog, format_version=version, properties={"write.delete.mode": mode})
     table.append(rows(1, 2, 3))
-    position, files, before = catalog.position, files_below(table), table.state
+    position, files, before = catalog.position, files_below(local(table.location())), table.state
     outcome = CHANGES[change](table, True)
     assert isinstance(outcome, DryRun)
-    assert (catalog.position, files_below(table), table.refresh().state) == (position, files, before)
+    assert (catalog.position, files_below(local(table.location())), table.refresh().state) == (position, files, before)
     assert outcome.conflicts == ()
     assert not outcome.is_empty
     CHANGES[change](table, False)
@@ -68,9 +63,9 @@ def test_files_of_others_stay(catalog: icecore.Catalog) -> None:
 def test_file_system_table_claims_no_version(catalog: icecore.Catalog) -> None:
     """MD7: the next version's file, which other writers would see, is not made."""
     table = make_table(catalog, properties={"icecore.commit-scheme": "filesystem"})
-    before = files_below(table)
+    before = files_below(local(table.location()))
     assert table.append(rows(1), dry_run=True) is not None
-    assert files_below(table) == before
+    assert files_below(local(table.location())) == before
     table.append(rows(1))
     assert ids_of(table) == [1]
 
@@ -88,23 +83,23 @@ def test_a_transaction_tells_conflicts(catalog: icecore.Catalog, open_again: Cal
     dry, real = change(True), change(False)
     mine = open_again().load_table("ns.t")
     mine.update_schema(message="needs b").add_column("b", "long").commit()
-    assert len({p for p in files_below(table) if p.suffix == ".parquet"}) == 2
+    assert len({p for p in files_below(local(table.location())) if p.suffix == ".parquet"}) == 2
     dry.commit()
     assert dry.outcome is not None
     assert any("needs b" in c and "somebody else" in c for c in dry.outcome.conflicts)
     with pytest.raises(CommitFailedError, match=r"position \d+ by somebody else \('needs b'\): add-schema"):
         real.commit()
-    assert not {p for p in files_below(table) if p.suffix == ".parquet"}, "nobody goes on with either"
+    assert not {p for p in files_below(local(table.location())) if p.suffix == ".parquet"}, "nobody goes on with either"
 
 
 def test_an_error_leaves_no_file(catalog: icecore.Catalog) -> None:
     """A dry run that fails half-way deletes what it wrote."""
     table = make_table(catalog)
-    before = files_below(table)
+    before = files_below(local(table.location()))
     with pytest.raises(ValidationError), table.transaction(dry_run=True) as transaction:
         transaction.append(rows(1))
         transaction.delete("id = 1")
-    assert files_below(table) == before
+    assert files_below(local(table.location())) == before
 
 
 def test_nothing_to_change(catalog: icecore.Catalog) -> None:
@@ -134,10 +129,10 @@ def test_changes_of_metadata_can_be_tried_too(catalog: icecore.Catalog, change: 
     table = make_table(catalog, properties={"write.delete.mode": "copy-on-write"})
     table.append(rows(1))
     table.append(rows(2))
-    position, files, before = catalog.position, files_below(table), table.state
+    position, files, before = catalog.position, files_below(local(table.location())), table.state
     outcome = METADATA_CHANGES[change](table, True)
     assert isinstance(outcome, DryRun) and not outcome.is_empty
-    assert (catalog.position, files_below(table), table.refresh().state) == (position, files, before)
+    assert (catalog.position, files_below(local(table.location())), table.refresh().state) == (position, files, before)
     assert METADATA_CHANGES[change](table, False) is None
     made = store_of(catalog).event_at(catalog.position).payload
     assert catalog.position == position + 1
@@ -149,10 +144,10 @@ def test_an_expiry_can_be_tried_too(catalog: icecore.Catalog) -> None:
     table.append(rows(1))
     table.delete("id = 1")
     table.append(rows(2))
-    position, files = catalog.position, files_below(table)
+    position, files = catalog.position, files_below(local(table.location()))
     expiry = table.maintenance.expire_snapshots().older_than(2**53)
     outcome = expiry.dry_run()
-    assert (catalog.position, files_below(table)) == (position, files)
+    assert (catalog.position, files_below(local(table.location()))) == (position, files)
     assert len(outcome.snapshot_ids) == 2 and outcome.deleted_files
     found = expiry.commit()
     assert found.snapshot_ids == outcome.snapshot_ids and sorted(found.deleted_files) == sorted(outcome.deleted_files)
@@ -162,10 +157,10 @@ def test_an_upsert_can_be_tried_too(catalog: icecore.Catalog) -> None:
     """The result counts rows as after the commit, and tells what the commit would be."""
     table = make_table(catalog)
     table.append(rows(1, 2))
-    position, files = catalog.position, files_below(table)
+    position, files = catalog.position, files_below(local(table.location()))
     renamed = rows(2, 3).set_column(1, "name", [["b", "c"]])
     tried = table.upsert(renamed, ["id"], dry_run=True)
-    assert (catalog.position, files_below(table), ids_of(table)) == (position, files, [1, 2])
+    assert (catalog.position, files_below(local(table.location())), ids_of(table)) == (position, files, [1, 2])
     assert tried.outcome is not None
     assert tried.outcome.totals["total-records"] == 3
     done = table.upsert(renamed, ["id"])
@@ -189,9 +184,9 @@ def test_rewrites_can_be_tried_too(catalog: icecore.Catalog, commits: int) -> No
         "partial-progress.max-commits": commits,
         "remove-dangling-deletes": True,
     }
-    position, files, before = catalog.position, files_below(table), table.state
+    position, files, before = catalog.position, files_below(local(table.location())), table.state
     tried = table.rewrite_data_files(options=options, dry_run=True)
-    assert (catalog.position, files_below(table), table.refresh().state) == (position, files, before)
+    assert (catalog.position, files_below(local(table.location())), table.refresh().state) == (position, files, before)
     done = table.rewrite_data_files(options=options)
     assert (done.outcomes, catalog.position) == ((), position + commits)
     assert (tried.rewritten_data_files, tried.added_data_files) == (6, 2)
@@ -208,9 +203,9 @@ def test_rewrites_of_deletes_can_be_tried_too(catalog: icecore.Catalog, rewrite:
         table.delete(f"id = {number}")
     if rewrite == "remove_dangling_deletes":
         table.rewrite_data_files(options={"rewrite-all": True})
-    position, files = catalog.position, files_below(table)
+    position, files = catalog.position, files_below(local(table.location()))
     tried = getattr(table, rewrite)(dry_run=True)
-    assert (catalog.position, files_below(table)) == (position, files)
+    assert (catalog.position, files_below(local(table.location()))) == (position, files)
     done = getattr(table, rewrite)()
     assert (tried.removed_delete_files, tried.added_delete_files) == (
         done.removed_delete_files,

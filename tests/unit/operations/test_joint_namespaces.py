@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core_tables import SCHEMA, ids_of, local, make_table, peer_ids, pyiceberg_catalog, rows, store_of
+from core_tables import SCHEMA, files_below, ids_of, local, make_table, peer_ids, pyiceberg_catalog, rows, store_of
 
 import icecore
 from icecore.engine.catalog.catalog_transaction import CatalogTransaction
@@ -28,10 +28,6 @@ from icecore.engine.foreign.adopter import ForeignCommitWarning
 from icecore.engine.joint_commit import joint_commit
 
 Open = Callable[[], icecore.Catalog]
-
-
-def files_below(folder: Path) -> set[Path]:
-    return {p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("icecore.db")}
 
 
 def shared_properties(catalog: icecore.Catalog) -> dict[str, dict[str, str]]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from core_tables import SCHEMA, ids_of, local, make_table, peer_ids, repository_of, rows, store_of
+from core_tables import SCHEMA, files_below, ids_of, local, make_table, peer_ids, repository_of, rows, store_of
 
 import icecore
 from icecore.engine.catalog.catalog_transaction import CatalogTransaction
@@ -18,10 +17,6 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
     ValidationError,
 )
-
-
-def files_below(folder: Path) -> set[Path]:
-    return {p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("icecore.db")}
 
 
 def everything(transaction: CatalogTransaction) -> None:
