@@ -86,13 +86,7 @@ def is_comparable(field_type: Type) -> bool:
 
 def can_be_null(schema: Schema, field_id: int) -> bool:
     """Whether a field, or a struct around it, is optional."""
-    current: int | None = field_id
-    while current is not None:
-        field = schema.get_field(current)
-        if field is None or field.optional:
-            return True
-        current = schema.parent_id(current)
-    return False
+    return schema.get_field(field_id) is None or any(schema.find_field(i).optional for i in schema.id_path(field_id))
 
 
 @frozen

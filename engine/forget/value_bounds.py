@@ -129,13 +129,7 @@ _NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DateType)
 
 def _ids_in(top: int, schemas: Iterable[Schema]) -> frozenset[int]:
     """The ids of a column and of all that is or was in it."""
-
-    def above(known: Schema, field_id: int | None) -> Iterable[int]:
-        while field_id is not None:
-            yield field_id
-            field_id = known.parent_id(field_id)
-
-    return frozenset({top}).union(i for known in schemas for i in known.field_ids if top in above(known, i))
+    return frozenset({top}).union(i for known in schemas for i in known.field_ids if top in known.id_path(i))
 
 
 def forms_of(kind: Type, wanted: Wanted) -> Forms | None:

@@ -35,9 +35,10 @@ class SnapshotRange:
         """
         if from_exclusive is not None and from_inclusive is not None:
             raise ValidationError("a scan takes one of from_snapshot_id_exclusive and from_snapshot_id_inclusive")
+        start = from_exclusive if from_inclusive is None else from_inclusive
         end = _end(metadata, to_inclusive, branch)
         if end is None:
-            if from_exclusive is not None or from_inclusive is not None:
+            if start is not None:
                 raise ValidationError("the scan has a start, but the table has no snapshot to end at")
             return cls(())
         if from_inclusive is not None:
@@ -47,13 +48,10 @@ class SnapshotRange:
             return cls(())
         for snapshot in metadata.ancestors(end.snapshot_id):
             snapshots.append(snapshot)
-            if snapshot.snapshot_id == from_inclusive or (
-                from_exclusive is not None and snapshot.parent_snapshot_id == from_exclusive
-            ):
+            if start == (snapshot.parent_snapshot_id if from_inclusive is None else snapshot.snapshot_id):
                 break
         else:
-            if from_inclusive is not None or from_exclusive is not None:
-                start = from_inclusive if from_inclusive is not None else from_exclusive
+            if start is not None:
                 raise ValidationError(f"snapshot {start} is no ancestor of snapshot {end.snapshot_id}")
         return cls(tuple(reversed(snapshots)))
 

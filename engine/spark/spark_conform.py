@@ -85,10 +85,7 @@ def column_name(field_id: int) -> str:
 
 def conformed_path(schema: Schema, field_id: int) -> tuple[str, ...]:
     """The path of names in a conformed frame to a column or a field of structs."""
-    root = field_id
-    while (parent := schema.parent_id(root)) is not None:
-        root = parent
-    return (column_name(root), *schema.path(field_id)[1:])
+    return (column_name(schema.id_path(field_id)[0]), *schema.path(field_id)[1:])
 
 
 def conform_frame(df: DataFrame, schema: Schema) -> DataFrame:

@@ -84,7 +84,4 @@ def select(
 
 
 def _root(schema: Schema, name: str, case_sensitive: bool) -> int:
-    field_id = schema.find_field(name, case_sensitive).field_id
-    while (parent := schema.parent_id(field_id)) is not None:
-        field_id = parent
-    return field_id
+    return schema.id_path(schema.find_field(name, case_sensitive).field_id)[0]

@@ -92,8 +92,9 @@ class Schema:
         for field_id, path in self._paths.items():
             names.setdefault(".".join(path), field_id)
             # Java's short names: a list's element and a map's value may be left out before a struct's field.
-            short = ".".join(p for p, skip in zip(path, _skippable(self, field_id), strict=True) if not skip)
-            names.setdefault(short, field_id)
+            if len(path) > 2:
+                short = ".".join(p for p, skip in zip(path, _skippable(self, field_id), strict=True) if not skip)
+                names.setdefault(short, field_id)
         return names
 
     @cached_property
@@ -148,12 +149,14 @@ class Schema:
         """The id of the field that holds this one; None at the root."""
         return self._parents[field_id]
 
+    def id_path(self, field_id: int) -> tuple[int, ...]:
+        """The ids from the root to the field, list and map steps included."""
+        parent = self._parents[field_id]
+        return (field_id,) if parent is None else (*self.id_path(parent), field_id)
+
     def is_in_list_or_map(self, field_id: int) -> bool:
         """Whether a list or map lies on the path to a field."""
-        parent = self._parents[field_id]
-        while parent is not None and not isinstance(self._by_id[parent].field_type, (ListType, MapType)):
-            parent = self._parents[parent]
-        return parent is not None
+        return any(isinstance(self._by_id[i].field_type, (ListType, MapType)) for i in self.id_path(field_id)[:-1])
 
     def select(self, names: Iterable[str], case_sensitive: bool = True) -> Schema:
         """The schema of the named columns, nested ones too, in that order; `*` selects all. Raises ValidationError."""
@@ -163,12 +166,7 @@ class Schema:
         wanted = [self.find_field(n, case_sensitive).field_id for n in names]
         if len(set(wanted)) != len(wanted):
             raise ValidationError(f"a column is selected twice: {list(names)}")
-        roots: dict[int, None] = {}
-        for field_id in wanted:
-            root = field_id
-            while (parent := self._parents[root]) is not None:
-                root = parent
-            roots[root] = None
+        roots = dict.fromkeys(self.id_path(field_id)[0] for field_id in wanted)
         keep = frozenset(wanted)
         fields = [_prune(self._by_id[root], keep) for root in roots]
         return Schema(tuple(f for f in fields if f is not None), self.schema_id)
@@ -223,14 +221,12 @@ def _walk_paths(fields: Iterable[NestedField], at: tuple[str, ...]) -> Iterator[
 def _skippable(schema: Schema, field_id: int) -> list[bool]:
     """A flag for each step of a field's path: whether it is a list element or map value that holds a struct."""
     steps: list[bool] = []
-    current: int | None = field_id
-    while current is not None:
-        parent = schema._parents[current]
+    path = schema.id_path(field_id)
+    for parent, current in zip((None, *path), path, strict=False):
         container = None if parent is None else schema._by_id[parent].field_type
         is_step = isinstance(container, ListType) or (isinstance(container, MapType) and current == container.value_id)
         steps.append(is_step and isinstance(schema._by_id[current].field_type, StructType) and current != field_id)
-        current = parent
-    return steps[::-1]
+    return steps
 
 
 def _check_names(fields: tuple[NestedField, ...], where: str) -> None:
@@ -253,14 +249,12 @@ def _check_identifier_field(schema: Schema, field_id: int) -> None:
         raise ValidationError(f"identifier field {name!r} must be required")
     if isinstance(f.field_type, (FloatType, DoubleType)):
         raise ValidationError(f"identifier field {name!r} must not be {f.field_type}")
-    parent = schema.parent_id(field_id)
-    while parent is not None:
+    for parent in reversed(schema.id_path(field_id)[:-1]):
         p = schema.find_field(parent)
         if not isinstance(p.field_type, StructType):
             raise ValidationError(f"identifier field {name!r} must not be inside a list or map")
         if not p.required:
             raise ValidationError(f"identifier field {name!r} must not be inside the optional struct {p.name!r}")
-        parent = schema.parent_id(parent)
 
 
 def _prune(f: NestedField, keep: frozenset[int]) -> NestedField | None:

@@ -102,8 +102,6 @@ def filter_columns(bound: Expression, schema: Schema, selected: Schema) -> Schem
     """
     chosen = {f.field_id: f for f in selected.fields}
     for field_id in sorted(references(bound)):
-        root = field_id
-        while (parent := schema.parent_id(root)) is not None:
-            root = parent
+        root = schema.id_path(field_id)[0]
         chosen[root] = schema.find_field(root)
     return Schema(tuple(chosen.values()), schema.schema_id)

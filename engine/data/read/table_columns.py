@@ -128,11 +128,8 @@ def column_reader(schema: Schema, field_id: int) -> ColumnReader | None:
         return None
     # Optional, because a file may lack the column: then the key is null.
     root = leaf = evolve(leaf, required=False)
-    parent_id = schema.parent_id(field_id)
-    while parent_id is not None:
-        parent = schema.find_field(parent_id)
-        root = evolve(parent, field_type=StructType((root,)), required=False)
-        parent_id = schema.parent_id(parent_id)
+    for parent_id in reversed(schema.id_path(field_id)[:-1]):
+        root = evolve(schema.find_field(parent_id), field_type=StructType((root,)), required=False)
     return ColumnReader(root, schema.path(field_id)[1:], leaf)
 
 

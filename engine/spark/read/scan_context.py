@@ -83,10 +83,7 @@ class ScanContext:
         schema = schema_with(self.metadata, self.schema, field_id)
         if schema is None:
             raise ValidationError(f"no schema of the table has a column with id {field_id}")
-        path = [field_id]
-        while (parent := schema.parent_id(path[0])) is not None:
-            path.insert(0, parent)
-        return tuple(path)
+        return schema.id_path(field_id)
 
     def key_reader(self, field_id: int) -> ColumnReader | None:
         """The reader of a key column of equality deletes, dropped ones too (D4); None where no schema has it."""

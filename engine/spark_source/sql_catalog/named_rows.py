@@ -207,7 +207,7 @@ def _partitioning(metadata: TableMetadata, schema: Schema) -> Iterator[list[Any]
     for f in metadata.spec().fields:
         if schema.get_field(f.source_id) is None or isinstance(f.transform, VoidTransform):
             continue
-        column = quote(*(schema.find_field(i).name for i in _path(schema, f.source_id)))
+        column = quote(*(schema.find_field(i).name for i in schema.id_path(f.source_id)))
         match f.transform:
             case BucketTransform(num_buckets=n):
                 yield ["bucket", n, column]
@@ -216,10 +216,3 @@ def _partitioning(metadata: TableMetadata, schema: Schema) -> Iterator[list[Any]
             case transform:
                 plural = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
                 yield [plural.get(str(transform), str(transform)), column]
-
-
-def _path(schema: Schema, field_id: int) -> list[int]:
-    path = [field_id]
-    while (parent := schema.parent_id(path[0])) is not None:
-        path.insert(0, parent)
-    return path
