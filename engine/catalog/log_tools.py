@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from icecore.engine.events.event import Event
     from icecore.engine.forget.forget import Forgotten
     from icecore.engine.table.commit_options import KeyedCommit
+    from icecore.projections.history.logged_tables import LoggedTables
     from icecore.projections.verify.findings import Verification
     from icecore.projections.verify.verify_tables import Progress
 
@@ -112,20 +113,25 @@ def sql(
     UnreadableTableWarning: the table `problems` says why. Raises ValidationError, QueryLimitError.
     """
     from icecore.projections.audit.audited_tables import AuditedTable
-    from icecore.projections.audit.file_rows import entries_of
     from icecore.projections.audit.sql_prompt import run_sql
-    from icecore.projections.history.logged_tables import LoggedTables
-
-    warehouse = catalog._warehouse
 
     def listed() -> list[AuditedTable]:
         names = table_streams(catalog)
         return [AuditedTable(name, stream, partial(table_of, catalog, stream), name) for name, stream in names]
 
-    repository = warehouse.repository
+    return run_sql(
+        catalog, listed, logged_tables(catalog), query, parameters, timeout=timeout, memory_limit=memory_limit
+    )
+
+
+def logged_tables(catalog: CatalogHandle) -> LoggedTables:
+    """The tables that the log knows, for histories of them."""
+    from icecore.projections.audit.file_rows import entries_of
+    from icecore.projections.history.logged_tables import LoggedTables
+
+    repository = catalog._warehouse.repository
     adopt = repository.foreign.adopt_all_if_changed
-    log = LoggedTables(warehouse.store, repository, lambda stream: entries_of(table_of(catalog, stream)), adopt)
-    return run_sql(catalog, listed, log, query, parameters, timeout=timeout, memory_limit=memory_limit)
+    return LoggedTables(repository.store, repository, lambda stream: entries_of(table_of(catalog, stream)), adopt)
 
 
 def verify(

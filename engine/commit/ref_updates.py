@@ -58,11 +58,16 @@ def renamed(metadata: TableMetadata, name: str, new_name: str) -> Updates:
     if name == MAIN_BRANCH:
         raise ValidationError("the branch main can't be renamed")
     ref = find_ref(metadata, name, SnapshotRefType.BRANCH)
-    if not new_name:
-        raise ValidationError("a branch needs a name")
-    if new_name in metadata.refs:
-        raise ValidationError(f"there is a {metadata.refs[new_name].type} {new_name!r} already")
+    check_new_name(metadata, new_name)
     return [SetSnapshotRef(new_name, ref), RemoveSnapshotRef(name)]
+
+
+def check_new_name(metadata: TableMetadata, name: str) -> None:
+    """Raises ValidationError where no new branch or tag can have the name."""
+    if not name:
+        raise ValidationError("a branch or tag needs a name")
+    if name in metadata.refs:
+        raise ValidationError(f"there is a {metadata.refs[name].type} {name!r} already")
 
 
 def retained(metadata: TableMetadata, name: str, **settings: int) -> Updates:

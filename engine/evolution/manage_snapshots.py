@@ -7,7 +7,7 @@ from collections.abc import Callable
 from attrs import evolve, frozen
 
 from icecore.engine.commit.decide import ChangeMetadata
-from icecore.engine.commit.ref_updates import forwarded, renamed, replaced, retained
+from icecore.engine.commit.ref_updates import check_new_name, forwarded, renamed, replaced, retained
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.evolution.recorded_update import RecordedUpdate
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
@@ -159,10 +159,7 @@ class ManageSnapshots(RecordedUpdate[RefChange]):
 
 
 def _new_ref(metadata: TableMetadata, name: str, ref: SnapshotRef) -> Updates:
-    if not name:
-        raise ValidationError("a branch or tag needs a name")
-    if name in metadata.refs:
-        raise ValidationError(f"there is a {metadata.refs[name].type} {name!r} already")
+    check_new_name(metadata, name)
     metadata.find_snapshot(ref.snapshot_id)
     return [SetSnapshotRef(name, ref)]
 

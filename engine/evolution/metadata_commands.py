@@ -110,7 +110,7 @@ def evolved_schema(
         for known in metadata.schemas:
             if known.same_fields(schema):
                 return [SetCurrentSchema(known.schema_id), *follow]
-        return [*_add_schema(metadata, schema), *follow]
+        return [*new_current_schema(metadata, schema), *follow]
 
     return ChangeMetadata(updates_for)
 
@@ -140,7 +140,8 @@ def properties_for_schema(metadata: TableMetadata, schema: Schema) -> tuple[dict
     return updates, [k for k in removals if k not in updates]
 
 
-def _add_schema(metadata: TableMetadata, schema: Schema) -> Updates:
+def new_current_schema(metadata: TableMetadata, schema: Schema) -> Updates:
+    """The updates that add a schema and make it the current one."""
     schema_id = max(s.schema_id for s in metadata.schemas) + 1
     return [
         AddSchema(evolve(schema, schema_id=schema_id)),

@@ -16,7 +16,7 @@ from icecore.engine.data.arrow.arrow_schema import assign_fresh_ids
 from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
 from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.create_table import fresh_parts
-from icecore.engine.evolution.metadata_commands import changed_properties, properties_for_schema
+from icecore.engine.evolution.metadata_commands import changed_properties, new_current_schema, properties_for_schema
 from icecore.engine.properties.string_properties import table_properties
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
@@ -25,7 +25,7 @@ from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.spec.sort import SortField, SortOrder
 from icecore.engine.spec.transform import VoidTransform
 from icecore.engine.spec.types import ListType, MapType, NestedField, StructType, Type
-from icecore.engine.spec.updates.metadata_update import AddSchema, SetLocation, UpgradeFormatVersion
+from icecore.engine.spec.updates.metadata_update import SetLocation, UpgradeFormatVersion
 from icecore.engine.spec.updates.table_update import (
     AddPartitionSpec,
     AddSortOrder,
@@ -150,11 +150,7 @@ def _schema_updates(metadata: TableMetadata, new: Schema) -> Updates:
     for known in metadata.schemas:
         if known.same_fields(new):
             return [SetCurrentSchema(known.schema_id)]
-    schema_id = max(s.schema_id for s in metadata.schemas) + 1
-    return [
-        AddSchema(evolve(new, schema_id=schema_id)),
-        SetCurrentSchema(schema_id),
-    ]
+    return new_current_schema(metadata, new)
 
 
 def _followed_spec(

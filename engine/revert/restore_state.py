@@ -12,6 +12,7 @@ from attrs import evolve
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_updates import table_updates
+from icecore.engine.evolution.metadata_commands import new_current_schema
 from icecore.engine.log.store import EventStore
 from icecore.engine.metadata.metadata_difference import property_updates
 from icecore.engine.spec.metadata import TableMetadata
@@ -64,8 +65,7 @@ def _schema(then: TableMetadata, now: TableMetadata) -> list[TableUpdate]:
     for known in now.schemas:
         if known.same_fields(wanted):
             return [SetCurrentSchema(known.schema_id)]
-    schema_id = max(s.schema_id for s in now.schemas) + 1
-    return [AddSchema(evolve(wanted, schema_id=schema_id)), SetCurrentSchema(schema_id)]
+    return new_current_schema(now, wanted)
 
 
 def _spec(then: TableMetadata, now: TableMetadata) -> list[TableUpdate]:

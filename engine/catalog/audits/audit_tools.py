@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle, table_of, table_streams
-from icecore.engine.catalog.log_tools import sql
+from icecore.engine.catalog.log_tools import logged_tables, sql
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.errors import NoSuchTableError, StorageError, UnreadableTableWarning, ValidationError
 
@@ -38,24 +38,18 @@ def audit(
     NoSuchTableError.
     """
     from icecore.projections.audit.audited_tables import AuditedTables
-    from icecore.projections.audit.file_rows import entries_of
     from icecore.projections.audit.rules.audit_findings import accepting, read_baseline
     from icecore.projections.audit.rules.run_rules import Audited, run_rules
-    from icecore.projections.history.logged_tables import LoggedTables
 
     chosen = _rules(rules, folder)
     accepted = read_baseline(baseline) if isinstance(baseline, (str, os.PathLike)) else baseline or ()
-    warehouse = catalog._warehouse
     listed = _listed(catalog)
     only = None if tables is None else frozenset(map(identifier_tuple, _several(tables)))
     for name in sorted((only or frozenset()) - {t.identifier for t in listed}):
         # Where it is there by now it was made after the tables were listed.
-        warehouse.models.table_stream(name)
+        catalog._warehouse.models.table_stream(name)
         raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
-    repository = warehouse.repository
-    adopt = repository.foreign.adopt_all_if_changed
-    log = LoggedTables(warehouse.store, repository, lambda stream: entries_of(table_of(catalog, stream)), adopt)
-    audited = Audited(catalog, AuditedTables(lambda: listed), log, only)
+    audited = Audited(catalog, AuditedTables(lambda: listed), logged_tables(catalog), only)
     return accepting(run_rules(audited, chosen, options or {}), accepted, chosen)
 
 

@@ -119,6 +119,8 @@ class _Caster:
             array = _decoded(array)
         elif pa.types.is_run_end_encoded(array.type):
             array = pc.run_end_decode(array)
+        if pa.types.is_null(array.type):
+            return pa.nulls(len(array), type_to_arrow(t))
         match t:
             case StructType():
                 return self.struct(t, array, path)
@@ -131,8 +133,6 @@ class _Caster:
 
     def struct(self, t: StructType, array: pa.Array, path: str) -> pa.Array:
         target = type_to_arrow(t)
-        if pa.types.is_null(array.type):
-            return pa.nulls(len(array), target)
         if not pa.types.is_struct(array.type):
             raise _mismatch(t, array, path)
         names = [f.name for f in array.type]
@@ -160,8 +160,6 @@ class _Caster:
 
     def list(self, t: ListType, array: pa.Array, path: str) -> pa.Array:
         target = type_to_arrow(t)
-        if pa.types.is_null(array.type):
-            return pa.nulls(len(array), target)
         if not is_list_like(array.type):
             raise _mismatch(t, array, path)
         offsets, values = list_parts(array)
@@ -170,8 +168,6 @@ class _Caster:
 
     def map(self, t: MapType, array: pa.Array, path: str) -> pa.Array:
         target = type_to_arrow(t)
-        if pa.types.is_null(array.type):
-            return pa.nulls(len(array), target)
         if not pa.types.is_map(array.type):
             raise _mismatch(t, array, path)
         offsets, keys, values = map_parts(array)
@@ -185,7 +181,7 @@ class _Caster:
             return array
         if isinstance(t, _STORED_AS_EXTENSION) and isinstance(array, pa.ExtensionArray):
             array = array.storage
-        if pa.types.is_null(array.type) or (isinstance(t, UnknownType) and array.null_count == len(array)):
+        if isinstance(t, UnknownType) and array.null_count == len(array):
             return pa.nulls(len(array), target)
         step = self.step(t, array.type)
         if step is None:
