@@ -10,7 +10,15 @@ import click
 from icecore.engine.cli.changes.found_snapshot import find_snapshot
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds, names, pairs
-from icecore.engine.cli.verbs import agree, change_command, dry_run_option, examples, key_option, risk_options, where_option
+from icecore.engine.cli.verbs import (
+    agree,
+    change_command,
+    dry_run_option,
+    examples,
+    key_option,
+    risk_options,
+    where_option,
+)
 from icecore.engine.common.text import abbreviated, counted
 from icecore.engine.display.output import waiting
 from icecore.engine.maintenance.maintenance import Expired, Maintained, OrphanFiles

@@ -60,4 +60,4 @@ def test_a_delete_without_a_filter_is_refused(catalog: icecore.Catalog) -> None:
     table.append(rows(1, 2))
     with pytest.raises(ExpressionError, match="a delete takes a filter, found None"):
         table.delete(None)
-    assert ids(table) == [1, 2]
+    assert ids_of(table) == [1, 2]
