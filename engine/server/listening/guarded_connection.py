@@ -16,6 +16,8 @@ with needs("uvicorn", "icecore[server]"):
     from uvicorn.server import ServerState
 
 LINGER_S = 2.0
+REST_BYTES = 1024 * 1024
+"""What may still come of a request that was answered before it was whole."""
 
 
 class GuardedState(ServerState):
@@ -34,11 +36,12 @@ class GuardedState(ServerState):
 
 
 class GuardedConnection(HttpToolsProtocol):
-    """A connection that is cut off unless the head of a request comes in time, and what follows a refused one ends."""
+    """A connection that is cut off unless a request's head comes in time, and the rest of one that was refused."""
 
     server_state: GuardedState
     _due: asyncio.TimerHandle | None = None
     _is_whole = True
+    _rest = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """A client connected."""
@@ -58,6 +61,10 @@ class GuardedConnection(HttpToolsProtocol):
         if self._due is None and (self.cycle is None or self.cycle.response_complete) and self._is_whole:
             self._expect_head()
         super().data_received(data)
+        if not self._is_whole and self.cycle is not None and self.cycle.response_complete:
+            self._rest -= len(data)
+            if self._rest < 0:
+                self.flow.pause_reading()
 
     def on_headers_complete(self) -> None:
         """The head of a request is there."""
@@ -70,6 +77,10 @@ class GuardedConnection(HttpToolsProtocol):
         self._is_whole = True
         if not self.cycle.response_complete:
             self.server_state.waiting.pop(self, None)
+        elif self._due is not None:
+            # What was refused has ended, and the client's next request may follow.
+            self._unexpect()
+            self._expect_head()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -77,8 +88,8 @@ class GuardedConnection(HttpToolsProtocol):
         super().on_response_complete()
         self._wait_for_client()
         if not self._is_whole:
-            # Nobody reads the rest of it; the client has a moment to read why.
-            self.flow.pause_reading()
+            # Clients send a body before they read why nobody wanted it, and then ask again on the same connection.
+            self._rest = REST_BYTES
             self._due = self.loop.call_later(LINGER_S, self.transport.abort)
 
     def _wait_for_client(self) -> None:

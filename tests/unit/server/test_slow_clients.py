@@ -65,6 +65,22 @@ def test_of_who_may_not_ask_no_body_is_read(catalog: icecore.Catalog, monkeypatc
                 assert ending(silent).startswith(f"HTTP/1.1 {status} ".encode())
 
 
+def test_a_client_that_sends_what_was_refused_asks_again_on_its_connection(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As clients do that send head and body one after the other."""
+    monkeypatch.setattr(guarded_connection, "LINGER_S", 5)
+    head = "POST /v1/nothing HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {}\r\n\r\n"
+    with served(catalog) as rest, connected(rest, head.format(90_000).encode()) as client:
+        assert client.recv(65536).startswith(b"HTTP/1.1 404 ")
+        client.sendall(b" " * 90_000)
+        client.sendall(b"GET /v1/config HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+        monkeypatch.setattr(guarded_connection, "LINGER_S", 0.05)
+        client.sendall(head.format(10**9).encode())
+        assert ending(client).startswith(b"HTTP/1.1 404 ")
+
+
 def test_a_request_that_is_cut_off_is_no_failure_of_the_server(
     rest: RestClient, caplog: pytest.LogCaptureFixture
 ) -> None:
