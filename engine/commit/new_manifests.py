@@ -80,7 +80,9 @@ class NewManifests:
         """New manifests of the added entries: one spec and one kind of content each (M1), of bounded size."""
         if entries is None or entries.num_rows == 0:
             return ()
-        added = entries.select(ENTRY_SCHEMA.names)
+        # The snapshot id could be inherited (M2), but PyIceberg 0.10 stores an inherited one as the status, and then
+        # passes over the deletes of such entries, and can't write them again.
+        added = with_status(entries.select(ENTRY_SCHEMA.names), ManifestEntryStatus.ADDED, self._snapshot_id)
         limit = entries_per_manifest(self._metadata.properties)
         out = []
         keys = sorted(
