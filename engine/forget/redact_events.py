@@ -209,13 +209,7 @@ def _archived_texts(connection: sqlite3.Connection, replacement: Replacement) ->
 
 
 def tidy(store: EventStore, note: ToTidy) -> bool:
-    """Removes the forgotten parts from the database and its folder; False where others are in the way."""
-    used = store.archives.paths()
-    for file in note.archives:
-        path = store.path.absolute().parent / file
-        if path not in used:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+    """Removes the forgotten parts from the database and its folder; False where others still read as of before."""
     connection = store.connection()
     try:
         connection.execute(query(SETTINGS, "securely"))
@@ -225,13 +219,17 @@ def tidy(store: EventStore, note: ToTidy) -> bool:
         return False
     if blocked:
         return False
+    # Nobody reads the log as of a moment when it had these.
+    for path in _replaced(store, note) - store.archives.paths():
+        with contextlib.suppress(OSError):
+            os.unlink(path)
     with store.write():
         store.execute(REDACTION, "drop_note", key=FORGETTING, value=note.to_json())
     return True
 
 
 def remove_unfinished_archives(store: EventStore) -> None:
-    """Removes archives that a process wrote anew and died before they became part of the log."""
+    """Removes archives that a process wrote anew and died before they became part of the log; replaced ones stay."""
     if not _unfinished(store):
         return
     # Somebody may just be writing them: nobody is inside of the lock.
@@ -247,4 +245,9 @@ def _unfinished(store: EventStore) -> set[Path]:
     for path in used:
         base = glob.escape(path.name.partition(ENDING)[0])
         found.update(path.parent.glob(f"{base}{ENDING}*"), path.parent.glob(f".{base}{ENDING}*.part*"))
-    return found - used
+    note = ToTidy.of(store)
+    return found - used - (_replaced(store, note) if note else set())
+
+
+def _replaced(store: EventStore, note: ToTidy) -> set[Path]:
+    return {store.path.absolute().parent / file for file in note.archives}

@@ -326,6 +326,26 @@ def test_an_archive_that_is_written_anew_while_the_log_is_read_is_read_on(
     assert found[told - 1].provenance.message == "for forgotten"
 
 
+def test_who_reads_the_log_as_of_one_moment_has_the_archives_of_that_moment(
+    cut: int, catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
+) -> None:
+    """They go when nobody reads as of then, as what the database itself still has of it."""
+    table = make_table(catalog, "told")
+    table.append(rows(1), message="for Secretville")
+    table.append(rows(2), message="for Hushtown")
+    table.append(rows(3))
+    catalog.archive(catalog.position)
+    catalog.forget_text("Secretville")
+    store = store_of(catalog)
+    with store.reading():
+        position, (then,) = store.head()[0], store.archives.paths()
+        open_again().forget_text("Hushtown")
+        open_again()
+        assert [e.position for e in store.events()] == list(range(1, position + 1))
+    open_again()
+    assert not then.exists() and catalog.verify().ok
+
+
 def die(*_: object, **__: object) -> None:
     os._exit(9)
 
