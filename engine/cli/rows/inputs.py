@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
@@ -203,12 +204,12 @@ def _json(path: Path, target: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     if data[:1] != b"{":
         # Arrow's reader dies of a null at the beginning.
         raise ValidationError(_ROWS_OF_JSON)
-    known = _known_in_json(target or (), text)
-    explicit = _as_text(pa.schema(known), _is_time, _is_bytes) if target is not None else None
-    parse = pyarrow.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="infer")
-    # Rows may be of any size and on several lines: Arrow looks for their ends where it has more blocks than one.
-    read = pyarrow.json.ReadOptions(block_size=min(len(data) + 1, _MOST_BYTES))
-    table = pyarrow.json.read_json(io.BytesIO(data), read_options=read, parse_options=parse)
+    known = {f.name: kind for f in target or () if (kind := _in_json(f.type)) is not None}
+    explicit = _as_text(pa.schema(known), _is_time, _is_bytes)
+    table = _read_json(data, explicit)
+    if (used := _with_values(pa.struct(explicit), table.to_struct_array().chunks)) != pa.struct(explicit):
+        # Arrow makes nulls of columns that it is asked for and no row has, and those would keep defaults out.
+        table = _read_json(data, pa.schema(used))
     for batch in table.to_batches():
         yield _with_bytes(_with_times(batch, target), target)
 
@@ -222,24 +223,36 @@ def _array(text: str) -> list[Any]:
     return rows
 
 
-def _known_in_json(fields: Iterable[pa.Field], text: str) -> dict[str, pa.DataType]:
-    """The fields that may be in a text, with what of their types Arrow's reader of JSON can make; it guesses the rest.
-
-    Others would be there all the same, as nulls that keep defaults out.
-    """
-    named = [f for f in fields if json.dumps(f.name) in text or json.dumps(f.name, ensure_ascii=False) in text]
-    return {f.name: kind for f in named if (kind := _in_json(f.type, text)) is not None}
+def _read_json(data: bytes, explicit: pa.Schema) -> pa.Table:
+    parse = pyarrow.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="infer")
+    # Rows may be of any size and on several lines: Arrow looks for their ends where it has more blocks than one.
+    read = pyarrow.json.ReadOptions(block_size=min(len(data) + 1, _MOST_BYTES))
+    return pyarrow.json.read_json(io.BytesIO(data), read_options=read, parse_options=parse)
 
 
-def _in_json(kind: pa.DataType, text: str) -> pa.DataType | None:
-    """The part of a type that Arrow's reader of JSON can make, bytes at the top alone."""
+def _in_json(kind: pa.DataType) -> pa.DataType | None:
+    """The part of a type that Arrow's reader of JSON can make, bytes at the top alone; it guesses the rest."""
     if pa.types.is_struct(kind):
-        return pa.struct({name: part for name, part in _known_in_json(kind, text).items() if not _is_bytes(part)})
+        parts = {f.name: part for f in kind if (part := _in_json(f.type)) is not None and not _is_bytes(part)}
+        return pa.struct(parts)
     if pa.types.is_list(kind):
-        part = _in_json(kind.value_type, text)
+        part = _in_json(kind.value_type)
         return None if part is None or _is_bytes(part) else pa.list_(part)
     is_guessed = isinstance(kind, pa.BaseExtensionType) or pa.types.is_null(kind) or pa.types.is_nested(kind)
     return None if is_guessed else kind
+
+
+def _with_values(kind: pa.DataType, found: Sequence[pa.Array]) -> pa.DataType | None:
+    """The part of a type of which arrays have a value."""
+    if all(array.null_count == len(array) for array in found):
+        return None
+    if pa.types.is_struct(kind):
+        parts = ((f.name, _with_values(f.type, [pc.struct_field(array, f.name) for array in found])) for f in kind)
+        return pa.struct([(name, part) for name, part in parts if part is not None])
+    if pa.types.is_list(kind):
+        part = _with_values(kind.value_type, [list_parts(array)[1] for array in found])
+        return kind if part is None else pa.list_(part)
+    return kind
 
 
 def _with_times(batch: pa.RecordBatch, target: pa.Schema | None) -> pa.RecordBatch:

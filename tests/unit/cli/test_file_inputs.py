@@ -129,18 +129,28 @@ def test_values_in_json_are_read_by_the_types_of_the_table(
 def test_what_no_row_of_a_json_file_has_gets_its_default(
     warehouse: Path, run: Run, run_json: RunJson, tmp_path: Path
 ) -> None:
-    """As of a CSV file; a null that is there stays one."""
+    """As of a CSV file, though its name be a value or that of another field; a null that is there stays one."""
     run("init")
-    run("create", "s.t", "--schema", "s struct<x: long>", "--create-namespace", "--format-version", "3")
+    run("create", "s.t", "--schema", "s struct<x: long>, x string", "--create-namespace", "--format-version", "3")
     with icecore.open(warehouse) as catalog, catalog.load_table("s.t").update_schema() as schema:
         schema.add_column("d", LongType(), default_value=7).add_column("on", DateType(), default_value="2024-01-05")
-        schema.add_column(("s", "y"), LongType(), default_value=5)
-    for text in ('{"s": {"x": 1}}', '[{"s": null, "d": null}]'):
+        schema.add_column(("s", "y"), LongType(), default_value=5).add_column("y", LongType(), default_value=9)
+    for text in ('{"s": {"x": 1}, "x": "on", "y": 8}', '[{"s": null, "d": null}]', "{}"):
         (tmp_path / "a.json").write_text(text)
         run("append", "s.t", str(tmp_path / "a.json"))
-    first, second = {"s": {"x": 1, "y": 5}, "d": 7}, {"s": None, "d": None}
-    found = run_json("query", "SELECT * FROM s.t ORDER BY d NULLS LAST")
-    assert found == [row | {"on": "2024-01-05"} for row in (first, second)]
+    first = {"s": {"x": 1, "y": 5}, "x": "on", "d": 7, "on": "2024-01-05", "y": 8}
+    second, third = first | {"s": None, "x": None, "d": None, "y": 9}, first | {"s": None, "x": None, "y": 9}
+    assert run_json("query", "SELECT * FROM s.t ORDER BY x, d DESC NULLS FIRST") == [first, second, third]
+
+
+def test_lists_in_json_without_values_are_lists(run: Run, run_json: RunJson, tmp_path: Path) -> None:
+    """Arrow's reader loses nulls of lists of which it has to guess the type."""
+    lists: list[dict[str, Any]] = [{"l": [None, []]}, {"l": [None]}]
+    (tmp_path / "a.json").write_text(json.dumps(lists))
+    run("init")
+    run("create", "s.t", "--schema", "l list<list<date>>, n long", "--create-namespace")
+    run("append", "s.t", str(tmp_path / "a.json"))
+    assert run_json("show", "s.t") == [row | {"n": None} for row in lists]
 
 
 def test_rows_in_json_may_be_long_and_on_several_lines(run: Run, run_json: RunJson, tmp_path: Path) -> None:
