@@ -44,5 +44,5 @@ def _pandas_to_arrow(frame: Any) -> pa.RecordBatchReader:
 
     Those without one count rows, as a filter or a sort left them.
     """
-    table = pa.Table.from_pandas(frame, preserve_index=True)
+    table = pa.Table.from_pandas(frame, preserve_index=any(name is not None for name in frame.index.names))
     return table.drop_columns([n for n in table.column_names if _UNNAMED_LEVEL.fullmatch(n)]).to_reader()
