@@ -131,7 +131,9 @@ class _Rebuilding:
 
 
 def _check_chain(store: EventStore) -> None:
-    problems = list(chain_problems(store))
+    # Others may archive or forget meanwhile.
+    with store.reading():
+        problems = list(chain_problems(store))
     if problems:
         raise CorruptLogError(f"the log can't be trusted, so nothing is rebuilt from it: {problems[0]}")
 

@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clean_processes import exit_codes_of
@@ -26,6 +27,7 @@ from icecore.engine.errors import (
     ReadOnlyError,
     ValidationError,
 )
+from icecore.engine.log import chain
 
 
 def busy(catalog: icecore.Catalog) -> int:
@@ -344,6 +346,25 @@ def test_who_reads_the_log_as_of_one_moment_has_the_archives_of_that_moment(
         assert [e.position for e in store.events()] == list(range(1, position + 1))
     open_again()
     assert not then.exists() and catalog.verify().ok
+
+
+@pytest.mark.parametrize("name", [None, "ns.last"])
+def test_what_is_archived_meanwhile_stops_no_rebuild(
+    name: str | None, cut: int, catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chain is checked as of one moment."""
+    make_table(catalog, "last")
+    needed = chain._needed_positions
+
+    def archived_before(*of: Any) -> frozenset[int]:
+        with icecore.open(catalog.path) as other:
+            other.archive(cut)
+        return needed(*of)
+
+    monkeypatch.setattr(chain, "_needed_positions", archived_before)
+    catalog.rebuild(name)
+    monkeypatch.undo()
+    assert len(catalog.archives()) == 1 and catalog.verify().ok
 
 
 def die(*_: object, **__: object) -> None:
