@@ -67,8 +67,8 @@ def log(
     until_ms = None if until is None else to_epoch_ms(until, "until")
     warehouse.repository.foreign.adopt_all_if_changed()
     head = warehouse.store.head()[0]
-    first = 0 if after is None else checked_number(after, "after")
-    last = head if up_to is None else min(checked_number(up_to, "up_to"), head)
+    first = 0 if after is None else min(max(checked_number(after, "after"), 0), head)
+    last = head if up_to is None else min(max(checked_number(up_to, "up_to"), 0), head)
     of_all = partial(
         warehouse.store.filtered_events, actor=actor, kind=kind, since_ms=since_ms, until_ms=until_ms, up_to=last
     )
@@ -89,7 +89,7 @@ def _newest(events: Callable[[int], Iterable[Event]], after: int, last: int, lim
     """The newest events of those after a position: a long log is not read for its end. Raises ValidationError."""
     if limit < 0:
         raise ValidationError(f"limit must not be negative, found {limit}")
-    width = limit
+    width = limit = min(limit, last)
     while True:
         begin = max(after, last - width)
         found = deque(events(begin), limit)

@@ -116,6 +116,8 @@ def test_the_end_of_a_log_is_read_from_its_end(catalog: icecore.Catalog, monkeyp
         for limit in (1, 2, 7, 100):
             assert catalog.log(**chosen, limit=limit).to_pylist() == whole[-limit:]
     assert catalog.log(limit=0).num_rows == 0
+    assert catalog.log(after=-1, limit=2**70) == catalog.log(up_to=2**70)
+    assert catalog.log(after=2**70).num_rows == catalog.log(up_to=-1, limit=1).num_rows == 0
     with pytest.raises(ValidationError, match="limit must not be negative"):
         catalog.log(limit=-1)
     read: list[Event] = []
