@@ -76,8 +76,13 @@ def parameters_by_name(parameters: Mapping[str, Any] | Sequence[Any] | None) -> 
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
+    match value:
+        case list():
+            return [_plain(v) for v in value]
+        case tuple():
+            return tuple(_plain(v) for v in value)
+        case dict():
+            return {name: _plain(v) for name, v in value.items()}
     is_number = getattr(getattr(value, "dtype", None), "kind", None) in {"b", "i", "u", "f"}
     return value.item() if is_number and value.ndim == 0 else value
 

@@ -191,6 +191,8 @@ def test_time_travel_by_parameters_and_of_the_catalog(lake: icecore.Catalog) -> 
     numpys = {"v": np.array([first])[0], "low": np.float32(4)}
     assert lake.query(sql, numpys).fetchall() == [(5,)]
     assert lake.query("SELECT len($ids), $yes", {"ids": [np.int8(1)], "yes": np.True_}).fetchall() == [(1, True)]
+    for ids in (np.int8(1),), [{"id": np.int8(1)}]:
+        assert lake.query("SELECT len($ids)", {"ids": ids}).fetchall() == [(1,)]
     assert lake.sql("SELECT $1 + 1 AS n", [np.int64(1)])["n"].to_pylist() == [2]
     created = next(e["position"] for e in lake.log("ns.t").to_pylist())
     assert lake.at(created + 1).query("SELECT count(*) FROM ns.t").fetchall() == [(10,)]
