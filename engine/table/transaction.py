@@ -23,7 +23,7 @@ from icecore.engine.evolution.update_sort_order import UpdateSortOrder
 from icecore.engine.evolution.update_spec import SpecOp, UpdateSpec
 from icecore.engine.expression.given.exact_names import exact_name, with_exact_names
 from icecore.engine.expression.nodes import TRUE
-from icecore.engine.expression.sql.parse import FilterLike, given_filter, parse_filter
+from icecore.engine.expression.sql.parse import FilterLike, check_given, parse_filter
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.operations.add_files import AppendFiles, describe_existing_files
 from icecore.engine.operations.delete_by_filter import DeleteByFilter
@@ -293,9 +293,10 @@ class Transaction(OnceInBlock):
         self, delete_filter: FilterLike, *, case_sensitive: bool = True, **options: Unpack[PinnedChangeOptions]
     ) -> None:
         """Deletes the rows that match: whole files where all rows do, else the file is rewritten without them."""
-        condition = self._condition(given_filter(delete_filter), case_sensitive)
+        check_given(delete_filter)
         pending, branch = self._pending, self._pending.first_branch(options)
         base, target = pending.base_if_named(branch, options, DELETE_ISOLATION), pending.target(branch, options)
+        condition = self._condition(delete_filter, case_sensitive)
         pending.add_writing(DeleteByFilter(target, condition, (), base, pending.reusable))
 
     @takes_options(PinnedChangeOptions, RENAMED)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: E402
 from spark_change_tables import KINDS, Row, files_of, lineage_of, make, row, rows_of  # noqa: E402
 
 import icecore  # noqa: E402
-from icecore.engine.errors import ConflictingCommitsError, ValidationError  # noqa: E402
+from icecore.engine.errors import ConflictingCommitsError, ExpressionError, ValidationError  # noqa: E402
 from icecore.engine.spark.change.row_change import RowChange  # noqa: E402
 from icecore.engine.spark.change.written_rows import WrittenRows  # noqa: E402
 
@@ -194,6 +194,8 @@ def test_the_options_are_those_of_other_changes(catalog: icecore.Catalog) -> Non
     assert dev is not None and dict(dev.summary or {})["why"] == "test"
     with pytest.raises(TypeError, match="unexpected keyword argument 'brunch'"):
         table.spark.delete("id = 1", brunch="dev")  # type: ignore[call-arg]
+    with pytest.raises(ExpressionError, match="a delete takes a filter, found None"):
+        table.spark.delete(None)  # as of a variable that was never set
 
 
 def test_a_failed_job_leaves_nothing_that_can_be_seen(catalog: icecore.Catalog) -> None:

@@ -29,11 +29,10 @@ class PyIcebergExpression(Protocol):
 FilterLike: TypeAlias = str | Expression | PyIcebergExpression | None
 
 
-def given_filter(given: FilterLike) -> FilterLike:
-    """The filter, where it is not None, which would mean all rows. Raises ExpressionError."""
-    if given is None:
+def check_given(delete_filter: object) -> None:
+    """Raises ExpressionError where the filter of a delete is None, which would mean all rows."""
+    if delete_filter is None:
         raise ExpressionError("a delete takes a filter, found None: 'true' means all rows")
-    return given
 
 
 def parse_filter(text: FilterLike, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> Expression:

@@ -11,7 +11,7 @@ from icecore.engine.common.keyword_options import options_of, takes_options
 from icecore.engine.errors import ExpressionError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import Expression
-from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.expression.sql.parse import check_given, parse_filter
 from icecore.engine.operations.action import PlanContext
 from icecore.engine.operations.merge_on_read import merges_on_read
 from icecore.engine.operations.replace_files import DecidedRows
@@ -65,8 +65,10 @@ class SparkChanges(SparkMaintenance):
         """Deletes the rows that match.
 
         Files whose rows all match go as a whole; others are written again without the rows, or get deletes by position,
-        as `write.delete.mode` says. Raises ConflictingCommitsError, ValidationError, NoSuchSnapshotError.
+        as `write.delete.mode` says. Raises ConflictingCommitsError, ValidationError, NoSuchSnapshotError, and
+        ExpressionError for None.
         """
+        check_given(delete_filter)
 
         def decide(at: PlanContext, snapshot: Snapshot | None) -> DecidedRows:
             change, read = self._change(at, snapshot, delete_filter)
