@@ -62,6 +62,7 @@ class _TermDialect(Dialect):  # type: ignore[misc]  # sqlglot is untyped here
 
 
 _DIALECT = _TermDialect()
+_MOST_DIGITS = 20
 # The base of all nodes has had two names in sqlglot; it stands for "any expression, with or without a name".
 _EXPRESSION: Any = getattr(exp, "Expr", exp.Expression)
 
@@ -84,7 +85,9 @@ def _call(node: Any) -> tuple[str | None, tuple[str | int | None, ...]]:
 
 def _argument(node: Any) -> str | int | None:
     if isinstance(node, exp.Literal):
-        return int(node.name) if not node.is_string and node.name.isdecimal() else None
+        # Of some thousand digits Python makes no number.
+        is_number = not node.is_string and node.name.isdecimal() and len(node.name) <= _MOST_DIGITS
+        return int(node.name) if is_number else None
     parts = node.parts if isinstance(node, (exp.Column, exp.Dot)) else ()
     if not parts or not all(isinstance(p, exp.Identifier) for p in parts):
         return None

@@ -80,6 +80,7 @@ def test_pt3_a_term_is_a_column_with_a_transform(text: str, source_id: int, tran
         ("lower(id)", "expected one of identity"),
         ("bucket(id)", "expected one of identity"),
         ("bucket(1.5, id)", "expected one of identity"),
+        (f"bucket({'9' * 5000}, id)", "expected one of identity"),
         ("bucket(4, 4)", "expected one of identity"),
         ("bucket(0, id)", r"'bucket\(0, id\)'.*1 to 2147483647"),
         ("bucket(8, ratio)", r"bucket\[8\] can't be applied to 'ratio' of type float"),
