@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import names
 from icecore.engine.cli.verbs import examples, where_option
 from icecore.engine.errors import ValidationError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ROWS = 20
 
@@ -57,4 +62,16 @@ def blame(
         else:
             chosen = columns or ("*",)
             found = catalog.load_table(table).blame(where, selected_fields=chosen, ref=branch, limit=limit)
+            if settings.output == "table":
+                found = _rows_first(found)
     settings.print_arrow(found)
+
+
+def _rows_first(found: pa.Table) -> pa.Table:
+    """The columns in the order of which those that don't fit a terminal are missed least: who, the row, the rest."""
+    from icecore.engine.scan.blame import COMMIT
+
+    who = ["_position", "_actor"]
+    rest = [name for name in COMMIT.names if name not in who]
+    own = [name for name in found.column_names if name not in COMMIT.names]
+    return found.select([*who, *own, *rest])
