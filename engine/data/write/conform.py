@@ -119,6 +119,8 @@ class _Caster:
             array = _decoded(array)
         elif pa.types.is_run_end_encoded(array.type):
             array = pc.run_end_decode(array)
+        if isinstance(t, _STORED_AS_EXTENSION) and isinstance(array, pa.ExtensionArray):
+            array = array.storage
         if pa.types.is_null(array.type):
             return pa.nulls(len(array), type_to_arrow(t))
         match t:
@@ -179,8 +181,6 @@ class _Caster:
         target = type_to_arrow(t)
         if array.type.equals(target) and not isinstance(t, VariantType):
             return array
-        if isinstance(t, _STORED_AS_EXTENSION) and isinstance(array, pa.ExtensionArray):
-            array = array.storage
         if isinstance(t, UnknownType) and array.null_count == len(array):
             return pa.nulls(len(array), target)
         step = self.step(t, array.type)

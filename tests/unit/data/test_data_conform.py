@@ -22,6 +22,8 @@ from icecore.engine.spec.types import (
     DoubleType,
     FixedType,
     FloatType,
+    GeographyType,
+    GeometryType,
     IntegerType,
     ListType,
     LongType,
@@ -36,6 +38,7 @@ from icecore.engine.spec.types import (
     TimeType,
     UnknownType,
     UUIDType,
+    VariantType,
 )
 
 NESTED = Schema(
@@ -142,6 +145,13 @@ def test_lossless_casts(t: PrimitiveType, array: pa.Array, expected: list[Any]) 
     out = one(t, array)
     assert out.to_pylist() == expected
     assert out.type == schema_to_arrow(Schema((NestedField(1, "c", t),))).field("c").type
+
+
+@pytest.mark.parametrize("t", [GeometryType(), GeographyType(), VariantType()])
+def test_nulls_of_an_extension_type_are_nulls(t: PrimitiveType) -> None:
+    """As drivers of databases give a column whose type they don't know."""
+    array = pa.ExtensionArray.from_storage(pa.opaque(pa.null(), "shape", "db"), pa.nulls(2))
+    assert one(t, array).to_pylist() == [None, None]
 
 
 def test_zones_become_utc() -> None:
