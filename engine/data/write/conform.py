@@ -110,15 +110,12 @@ class _Caster:
 
     def field(self, f: NestedField, array: pa.Array, path: str) -> pa.Array:
         """The array cast; nulls under null parents must be masked off by the caller for required fields."""
+        array = _plain(array)
         if f.required and array.null_count:
             raise ValidationError(f"column {path!r} is required, found {array.null_count} nulls")
         return self.cast(f.field_type, array, path)
 
     def cast(self, t: Type, array: pa.Array, path: str) -> pa.Array:
-        if pa.types.is_dictionary(array.type):
-            array = _decoded(array)
-        elif pa.types.is_run_end_encoded(array.type):
-            array = pc.run_end_decode(array)
         if isinstance(t, _STORED_AS_EXTENSION) and isinstance(array, pa.ExtensionArray):
             array = array.storage
         if pa.types.is_null(array.type):
@@ -148,6 +145,7 @@ class _Caster:
             if child is None:
                 columns.append(_missing(f, len(array), inner))
                 continue
+            child = _plain(child)
             if f.required and child.null_count:
                 self.check_required(child, valid, inner)
             columns.append(self.cast(f.field_type, child, inner))
@@ -222,6 +220,13 @@ class _Caster:
             return None
         fits = is_plain if source.tz is None else isinstance(t, (TimestamptzType, TimestamptzNanoType))
         return _safe if fits else None
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The values that a dictionary or runs stand for: before that, Arrow counts no nulls among them."""
+    if pa.types.is_dictionary(array.type):
+        return _decoded(array)
+    return pc.run_end_decode(array) if pa.types.is_run_end_encoded(array.type) else array
 
 
 def _decoded(array: pa.DictionaryArray) -> pa.Array:

@@ -223,6 +223,24 @@ def test_errors_name_the_column(data: dict[str, Any], message: str) -> None:
         conform(pa.table(data), NESTED)
 
 
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.RunEndEncodedArray.from_arrays([1, 3], pa.array([7, None], pa.int64())),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 1]), pa.array([7, None], pa.int64())),
+    ],
+)
+def test_nulls_among_the_values_of_runs_and_dictionaries_are_counted(array: pa.Array) -> None:
+    """Arrow counts none there; in a struct each became a zero."""
+    parts = pa.StructArray.from_arrays([array], ["x"], mask=pa.array([False, True, False]))
+    elements = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), array)
+    for name, column, nulls in (("id", array, 2), ("s.x", parts, 1), ("l.element", elements, 2)):
+        top = name.partition(".")[0]
+        with pytest.raises(ValidationError, match=rf"column '{name}' is required, found {nulls} nulls"):
+            conform(pa.table({"id": [1, 2, 3]} | {top: column}), NESTED)
+    assert conform(pa.table({"id": [1, 2], "s": parts[:2]}), NESTED)["s"].to_pylist() == [{"x": 7, "y": None}, None]
+
+
 def test_a_name_that_comes_twice_is_refused() -> None:
     with pytest.raises(ValidationError, match="'id' comes twice"):
         conform(pa.table([pa.array([1]), pa.array([2])], names=["id", "id"]), NESTED)
