@@ -14,7 +14,8 @@ import pyarrow as pa
 from icecore.engine.common.identifiers import names_of
 from icecore.engine.data.arrow.arrow_partitions import partition_batches
 from icecore.engine.data.arrow.to_arrow import to_arrow
-from icecore.engine.data.write.position_delete_writer import write_equality_deletes
+from icecore.engine.data.write.conform import conform
+from icecore.engine.data.write.position_delete_writer import schema_of_data, write_equality_deletes
 from icecore.engine.errors import ValidationError
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.spec.content_file import ContentFile
@@ -42,7 +43,8 @@ def write_key_deletes(
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
     spec = _spec_for(metadata, rows.column_names)
-    groups = [((), rows)] if not spec.fields else partition_batches(rows, spec, schema)
+    # A value of another Arrow type may be in another partition, where it would delete nothing.
+    groups = partition_batches(conform(rows, schema_of_data(schema, rows.schema)), spec, schema)
     return [
         write_equality_deletes(
             storage,
@@ -57,7 +59,6 @@ def write_key_deletes(
             format_version=metadata.format_version,
         )
         for partition, group in groups
-        if group.num_rows
     ]
 
 

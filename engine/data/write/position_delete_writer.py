@@ -123,7 +123,7 @@ def write_equality_deletes(
     table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
     if not table.num_rows:
         raise ValidationError("an equality delete file without rows deletes nothing")
-    stored = Schema(_stored_fields(schema.fields, table.schema), schema.schema_id)
+    stored = schema_of_data(schema, table.schema)
     _check_keys(schema, stored, keys)
     order = None if sort_order is None or sort_order.is_unsorted else sort_order
     kind = file_kind(
@@ -206,8 +206,12 @@ def with_reference(file: ContentFile) -> ContentFile:
     return evolve(file, referenced_data_file=lower.decode()) if lower == upper else file
 
 
+def schema_of_data(schema: Schema, arrow: pa.Schema) -> Schema:
+    """The columns that the data has, structs cut down to what it has of them."""
+    return Schema(_stored_fields(schema.fields, arrow), schema.schema_id)
+
+
 def _stored_fields(fields: Iterable[NestedField], arrow: Iterable[pa.Field]) -> tuple[NestedField, ...]:
-    """The fields that the data has, structs cut down to what it has of them."""
     by_name = {f.name: f.type for f in arrow}
     out = []
     for f in fields:

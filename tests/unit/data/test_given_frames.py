@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import uuid
+from decimal import Decimal
+
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -67,3 +71,27 @@ def test_the_schema_of_a_polars_frame_is_one_of_a_table(catalog: icecore.Catalog
     for wrong in (pa.int64(), pa.table({"id": [1]})):
         with pytest.raises(ValidationError, match=r"is no schema|give its schema"):
             catalog.create_table("ns.wrong", wrong)
+
+
+TIMES = [dt.datetime(2020, 1, 1, 5), dt.datetime(1960, 2, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        (pa.timestamp("us"), pa.array(TIMES, pa.timestamp("ns"))),
+        (pa.timestamp("us"), pa.array(TIMES, pa.timestamp("s"))),
+        (pa.decimal128(9, 2), pa.array([Decimal("1.5"), Decimal(7)], pa.decimal128(5, 1))),
+        (pa.string(), pa.array(["a", None]).dictionary_encode()),
+        (pa.uuid(), pa.array([str(uuid.UUID(int=1)), None])),
+    ],
+)
+@pytest.mark.parametrize("transform", ["k", "bucket(16, k)"])
+def test_keys_to_delete_find_their_partitions_whatever_arrow_type_they_have(
+    catalog: icecore.Catalog, kind: pa.DataType, keys: pa.Array, transform: str
+) -> None:
+    schema = pa.schema([("k", kind)])
+    table = catalog.create_table("ns.keys", schema, partition_spec=[transform])
+    table.append(pa.table({"k": keys}))
+    table.delete_keys(pa.table({"k": keys}), ["k"])
+    assert table.scan().count() == 0
