@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -39,7 +40,17 @@ def rows_to_arrow(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table
         # Rows without any value are rows all the same, and Arrow's tables without columns lose count of them.
         return pa.table({f.name: pa.nulls(len(rows)) for f in schema.fields[:1]})
     fields = {f.name: f for f in schema.fields}
-    return pa.table({n: _column([row.get(n) for row in rows], fields.get(n)) for n in names})
+    return pa.table({n: _column(_values(rows, n), fields.get(n)) for n in names})
+
+
+def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    """The values of a column, of which pandas' own nulls are null, as in a frame."""
+    found = [row.get(name) for row in rows]
+    pandas = sys.modules.get("pandas")
+    if pandas is None:
+        return found
+    not_a_time, not_available = pandas.NaT, pandas.NA
+    return [None if v is not_a_time or v is not_available else v for v in found]
 
 
 def _column(values: list[Any], field: NestedField | None) -> pa.Array:

@@ -147,3 +147,11 @@ def test_nanoseconds_of_pandas_timestamps_are_kept_or_refused(catalog: icecore.C
     coarse.append([{"at": fine.floor("us")}, {"at": dt.datetime(9999, 1, 1)}])
     with pytest.raises(ValidationError, match="timestamp_ns is not supported until v3"):
         coarse.append([{"new": fine}], merge_schema=True)
+
+
+def test_nulls_of_pandas_are_null(catalog: icecore.Catalog) -> None:
+    """As of `DataFrame.to_dict("records")`."""
+    table = catalog.create_table("ns.nulls", pa.schema([("id", pa.int64()), ("at", pa.timestamp("us"))]))
+    frame = pd.DataFrame({"id": pd.array([1, None], "Int64"), "at": [pd.Timestamp("2024-01-01"), pd.NaT]})
+    table.append(frame.to_dict("records"))
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "at": dt.datetime(2024, 1, 1)}, {"id": None, "at": None}]
