@@ -41,8 +41,7 @@ class LocationMapping:
         return self._resolve_other_spelling(location) if self.prefixes else location
 
     def _resolve_other_spelling(self, location: str) -> str:
-        path = local_path(location)
-        if path is not None and not path.startswith("/"):
+        if _is_relative(location) and not any(_is_relative(old) for old, _ in self.prefixes):
             # Whatever is no location looks like a relative path, and would be one of the folder that the process is in.
             return location
         scheme, key = _path_key(location)
@@ -67,6 +66,11 @@ def local_path(location: str) -> str | None:
         rest = location[len("file:") :]
         return "/" + rest.lstrip("/") if rest.startswith("/") else rest
     return None if "://" in location else location
+
+
+def _is_relative(location: str) -> bool:
+    path = local_path(location)
+    return path is not None and not path.startswith("/")
 
 
 def to_uri(path: str | os.PathLike[str]) -> str:

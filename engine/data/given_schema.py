@@ -48,6 +48,9 @@ def given_schema(given: SchemaLike, *, format_version: int) -> Schema:
 
 def _as_arrow(given: SchemaLike) -> pa.Schema:
     """A schema that says itself in Arrow's words, as Polars' do. Raises ValidationError for types and fields."""
+    if isinstance(given, pa.Schema):
+        # What goes from library to library has its names cut at a NUL.
+        return given
     try:
         return pa.schema(given)
     except pa.ArrowInvalid as e:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import pyarrow as pa
 from attrs import define, evolve, field
 
 from icecore.engine.errors import StorageError
@@ -17,6 +16,9 @@ from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.byte_cache import ByteCache
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.manifest_entries import ManifestEntries
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ListKey: TypeAlias = tuple[object, ...]
 KEPT_BYTES = 64 * 2**20

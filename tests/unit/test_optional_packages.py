@@ -37,7 +37,6 @@ GUARDED = {
     # In tasks of Spark.
     "engine/spark/task_frames.py: pyspark",
     "engine/spark/worker/worker_daemon.py: pyspark",
-    "engine/spark/rewrite/chunk_rewrite.py: pyspark",
     "engine/spark/change/position_tasks.py: pyspark",
     # Where a session was given.
     "engine/spark/relation/planned_frame.py: pyspark",
