@@ -14,6 +14,7 @@ MOST = 20
 MOST_OF_A_REPR = 500
 _MOST_OF_A_VALUE = 100
 _ITEMS = 3
+_MOST_DIGITS = 100
 
 
 def abbreviated(names: Iterable[object], most: int = MOST) -> str:
@@ -22,6 +23,11 @@ def abbreviated(names: Iterable[object], most: int = MOST) -> str:
     shown = ", ".join(str(n) for n in islice(rest, most))
     more = sum(1 for _ in rest)
     return f"{shown} and {more} more" if more else shown or "none"
+
+
+def number_in(text: str) -> int | None:
+    """The whole number that a text is in ASCII's digits; None for others, and where no computer would count so far."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def counted(number: int, what: str) -> str:

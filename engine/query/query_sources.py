@@ -9,7 +9,7 @@ import pyarrow as pa
 from attrs import evolve, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.common.text import names_like
+from icecore.engine.common.text import names_like, number_in
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import NoSuchTableError, ValidationError
@@ -150,7 +150,8 @@ def _scan(table: Table, mention: Mention) -> DataScan:
         case "VERSION", int(snapshot_id):
             return table.scan(snapshot_id=snapshot_id)
         case "VERSION", str(text):
-            return table.scan(snapshot_id=int(text)) if text.isdigit() else table.scan(ref=text)
+            said = number_in(text)
+            return table.scan(ref=text) if said is None else table.scan(snapshot_id=said)
         case "TIMESTAMP", when if when is not None:
             return table.scan(as_of=_time(when))
         case unit, value:

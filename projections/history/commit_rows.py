@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.common.ids import signed
+from icecore.engine.common.text import number_in
 from icecore.engine.errors import MissingFileError
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_updates import snapshots_of
@@ -158,7 +159,7 @@ def _told(summary: Mapping[str, str]) -> dict[str, int | None]:
 
 def told_number(text: str | None) -> int | None:
     """The number that a summary tells as text; None where it is none."""
-    return int(text) if text is not None and text.isdecimal() else None
+    return None if text is None else number_in(text)
 
 
 @frozen(eq=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from icecore.engine.common.json_reader import get
+from icecore.engine.common.text import number_in
 from icecore.engine.errors import NoSuchPlanError, NoSuchSnapshotError, ValidationError
 from icecore.engine.server.planning.scan_request import ScanRequest
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
@@ -71,11 +72,12 @@ def explain_scan(call: Call) -> Answer:
     from icecore.projections.explain.explain import explain
 
     asked = call.query.get("limit", "1000")
-    if not asked.isdecimal():
+    limit = number_in(asked)
+    if limit is None:
         raise ValidationError(f"limit must be a whole number, found {asked[:60]!r}")
     scan = _scan(call, ScanRequest.of(call.body))
     found = explain(scan.planner, scan.state, scan.listed, scan.bound, scan.schema, scan.entries)
-    files = found.files.slice(0, min(int(asked), MOST_EXPLAINED)).to_pylist()
+    files = found.files.slice(0, min(limit, MOST_EXPLAINED)).to_pylist()
     summary = found.summary.to_pylist()
     return json_answer({"text": str(found), "counts": asdict(found.counts), "summary": summary, "files": files})
 

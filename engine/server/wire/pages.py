@@ -7,6 +7,7 @@ from typing import Any
 from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.catalog.clients.name_pages import NameKind, list_page
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import number_in
 from icecore.engine.errors import ValidationError
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call
@@ -45,6 +46,7 @@ def names_then(past: CatalogAt, kind: NameKind, namespace: Identifier) -> list[I
 
 
 def _read_size(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    size = number_in(text)
+    if not size:
         raise ValidationError(f"pageSize must be a whole number from 1, found {text[:60]!r}")
-    return min(int(text), MOST_OF_A_PAGE)
+    return min(size, MOST_OF_A_PAGE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.catalog.catalog_at import CatalogAt
+from icecore.engine.common.text import number_in
 from icecore.engine.errors import ReadOnlyError
 from icecore.engine.server.wire.endpoint import Endpoint
 
@@ -12,7 +13,8 @@ AT = "at/"
 
 def past(catalog: Catalog, at: str) -> CatalogAt:
     """The catalog as of a position, or a time in ISO 8601. Raises ValidationError."""
-    return catalog.at(int(at)) if at.isdecimal() else catalog.at(timestamp=at)
+    position = number_in(at)
+    return catalog.at(timestamp=at) if position is None else catalog.at(position)
 
 
 def check_reads(endpoint: Endpoint, at: str) -> None:

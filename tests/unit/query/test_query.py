@@ -205,6 +205,7 @@ def test_time_travel_by_parameters_and_of_the_catalog(lake: icecore.Catalog) -> 
         ("SELECT * FROM other", NoSuchTableError, "before it, as in 'namespace.table'; did you mean 'names.other'"),
         ("SELECT nam FROM ns.t", ValidationError, 'Candidate bindings: "name"'),
         ("SELECT * FROM ns.t AT (VERSION => 'none')", NoSuchSnapshotError, "none"),
+        ("SELECT * FROM ns.t AT (VERSION => '²')", NoSuchSnapshotError, "²"),
         ("SELECT * FROM ns.v AT (VERSION => 1)", ValidationError, "AT is for tables"),
         ("SELECT * FROM ns.t AT (VERSION => 1.5)", ValidationError, "AT takes a snapshot id"),
         ("SELECT * FROM ns.t AT (VERSION => $v)", ValidationError, "can't be computed"),

@@ -78,6 +78,14 @@ def test_names_come_in_pages(rest: RestClient) -> None:
     assert rest.get("/v1/namespaces/ns/tables?pageToken=!").status == 400
 
 
+@pytest.mark.parametrize("digits", ["9" * 5_000, "%C2%B2"], ids=["too many", "of no number"])
+def test_digits_that_python_makes_no_number_of_are_refused(rest: RestClient, digits: str) -> None:
+    make_table(rest, "t")
+    for path in (f"namespaces?pageSize={digits}", f"config?warehouse=at/{digits}"):
+        assert rest.get(f"/v1/{path}").status == 400
+    assert rest.post(f"/v1/namespaces/ns/tables/t/explain?limit={digits}", {}).status == 400
+
+
 def test_a_table_is_made_loaded_changed_renamed_and_dropped(rest: RestClient, catalog: icecore.Catalog) -> None:
     made = make_table(rest, properties={"p": "1"})
     assert [f["id"] for f in made["metadata"]["schemas"][0]["fields"]] == [1, 2]
