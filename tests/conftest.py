@@ -31,11 +31,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 spark_jvm.set_options()
-
-# Spark's workers are forks of a process that has loaded what they need.
-_LOADED_BEFORE = str(Path(__file__).parent / "spark_workers")
-if _LOADED_BEFORE not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_LOADED_BEFORE, os.environ.get("PYTHONPATH"))))
+spark_jvm.load_before()
 
 # Times are noisy where tests run, so no example fails for being slow; only `make fuzz` draws new examples.
 settings.register_profile("new each time", settings(deadline=None, database=None))

@@ -34,6 +34,14 @@ def set_options() -> None:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_SHORT_RUN} {_ROOM} {_TRUST}{loaded}")
 
 
+def load_before() -> None:
+    """Has Spark's workers be forks of a process that has loaded what they need: see `spark_workers/`."""
+    folder = str(Path(__file__).with_name("spark_workers"))
+    others = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    if folder not in others:
+        os.environ["PYTHONPATH"] = os.pathsep.join([folder, *others])
+
+
 def archive_of_classes() -> Path | None:
     """Where the archive for this PySpark is; none where there is no PySpark."""
     pyspark = find_spec("pyspark")

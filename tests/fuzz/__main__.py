@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import re
 import sys
@@ -11,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from .jvm import JavaUnavailable, Jvm, running_jvm
@@ -50,8 +48,7 @@ def _session(is_wanted: bool) -> Iterator[Any]:
     from icecore.spark import session
 
     spark_jvm.set_options()
-    # Spark's workers are forks of a process that has loaded what they need.
-    os.environ["PYTHONPATH"] = f"{Path(spark_jvm.__file__).with_name('spark_workers')}:{os.environ['PYTHONPATH']}"
+    spark_jvm.load_before()
     spark_jvm.remember_classes()
     found = session("icecore-fuzz", spark__sql__shuffle__partitions=2)
     try:

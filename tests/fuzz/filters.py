@@ -66,20 +66,14 @@ class Compared:
 
     def sql(self) -> str:
         name = '"' + self.column.name.replace('"', '""') + '"'
-        literals = [_sql_literal(self.column.type, v) for v in self.values]
-        match self.op:
-            case "null":
-                return f"{name} IS NULL"
-            case "not null":
-                return f"{name} IS NOT NULL"
-            case "in":
-                return f"{name} IN ({', '.join(literals)})"
-        return f"{name} {self.op} {literals[0]}"
+        return self._said(name, [_sql_literal(self.column.type, v) for v in self.values])
 
     def spark(self, prefix: str = "") -> str:
         """In words of Spark's SQL, with the columns of what is called `prefix`."""
         name = f"{prefix}`{self.column.name}`"
-        literals = [spark_literal(self.column.type, v) for v in self.values]
+        return self._said(name, [spark_literal(self.column.type, v) for v in self.values])
+
+    def _said(self, name: str, literals: Sequence[str]) -> str:
         match self.op:
             case "null":
                 return f"{name} IS NULL"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from pinned_files import position_deletes, rewritten, storage_of
 
@@ -11,10 +12,14 @@ import icecore
 from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.spec.content_file import ContentFile
 
+from .filters import Row
 from .model import Model
 from .partitions import partitioner
 from .verbs import Act, verb
 from .world import ID, World
+
+DataOf: TypeAlias = "Callable[[Sequence[Row]], Any]"
+"""Rows as what they are handed to a table in."""
 
 
 def _files(table: icecore.Table, data: Any) -> list[ContentFile]:
@@ -32,8 +37,12 @@ def _files(table: icecore.Table, data: Any) -> list[ContentFile]:
 
 @verb(6)
 def append(world: World) -> Act | None:
+    return appending(world, world.arrow)
+
+
+def appending(world: World, data_of: DataOf) -> Act:
     table, branch, rows = world.held(), world.branch(), world.rows()
-    data = world.arrow(rows)
+    data = data_of(rows)
     return Act(
         f"append {len(rows)} rows to {branch}",
         lambda: table.append(data, branch=branch),
@@ -79,11 +88,15 @@ def delete(world: World) -> Act | None:
 
 @verb(3)
 def overwrite(world: World) -> Act | None:
+    return overwriting(world, world.arrow)
+
+
+def overwriting(world: World, data_of: DataOf) -> Act:
     table, branch, rows = world.held(), world.branch(), world.rows()
     where = world.filter(branch)
     return Act(
         f"overwrite {branch} with {len(rows)} rows: {where.sql()}",
-        lambda: table.overwrite(world.arrow(rows), where.sql(), branch=branch),
+        lambda: table.overwrite(data_of(rows), where.sql(), branch=branch),
         lambda m, _: m.replace(branch, where.holds, rows),
     )
 
@@ -100,6 +113,10 @@ def overwrite_all(world: World) -> Act | None:
 
 @verb(2)
 def dynamic_partition_overwrite(world: World) -> Act | None:
+    return overwriting_partitions(world, world.arrow)
+
+
+def overwriting_partitions(world: World, data_of: DataOf) -> Act | None:
     table, branch, rows = world.ours(), world.branch(), world.rows()
     partition = partitioner(world.model.columns, table.metadata)
     if partition is None:
@@ -107,7 +124,7 @@ def dynamic_partition_overwrite(world: World) -> Act | None:
     gone = {partition(r) for r in rows}
     return Act(
         f"overwrite the partitions of {len(rows)} rows in {branch}",
-        lambda: table.dynamic_partition_overwrite(world.arrow(rows), branch=branch),
+        lambda: table.dynamic_partition_overwrite(data_of(rows), branch=branch),
         lambda m, _: m.replace(branch, lambda r: partition(r) in gone, rows),
     )
 

@@ -29,7 +29,7 @@ SETTINGS = {
 
 
 def check_by_spark(world: World, table: icecore.Table) -> None:
-    """Rows of main by one way of a DataFrame, and those of another reference or a snapshot at times."""
+    """Rows of main by one way of a DataFrame, and of a snapshot at times."""
     model, dice = world.model, world.dice
     with _settings(world) as said:
         where = world.filter() if dice.random() < 0.7 else None

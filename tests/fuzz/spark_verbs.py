@@ -2,52 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from .filters import Row, spark_literal
 from .model import Model
-from .partitions import partitioner
+from .ours_rows import appending, overwriting, overwriting_partitions
 from .verbs import Act, verb
 from .world import ID, World
 
 
-def _frame(world: World, rows: Any) -> Any:
-    return world.spark.createDataFrame(world.arrow(rows))
-
-
 @verb(4)
 def append(world: World) -> Act | None:
-    table, branch, rows = world.held(), world.branch(), world.rows()
-    return Act(
-        f"append {len(rows)} rows to {branch}",
-        lambda: table.append(_frame(world, rows), branch=branch),
-        lambda m, _: m.append(branch, rows),
-    )
+    return appending(world, partial(_frame, world))
 
 
 @verb(2)
 def overwrite(world: World) -> Act | None:
-    table, branch, rows = world.held(), world.branch(), world.rows()
-    where = world.filter(branch)
-    return Act(
-        f"overwrite {branch} with {len(rows)} rows: {where.sql()}",
-        lambda: table.overwrite(_frame(world, rows), where.sql(), branch=branch),
-        lambda m, _: m.replace(branch, where.holds, rows),
-    )
+    return overwriting(world, partial(_frame, world))
 
 
 @verb(2)
 def dynamic_partition_overwrite(world: World) -> Act | None:
-    table, branch, rows = world.ours(), world.branch(), world.rows()
-    partition = partitioner(world.model.columns, table.metadata)
-    if partition is None:
-        return None
-    gone = {partition(r) for r in rows}
-    return Act(
-        f"overwrite the partitions of {len(rows)} rows in {branch}",
-        lambda: table.dynamic_partition_overwrite(_frame(world, rows), branch=branch),
-        lambda m, _: m.replace(branch, lambda r: partition(r) in gone, rows),
-    )
+    return overwriting_partitions(world, partial(_frame, world))
 
 
 @verb(4)
@@ -161,3 +139,7 @@ def _changed_and_new(world: World, branch: str) -> tuple[Row, ...] | None:
         return None
     changed = [world.changed(r) for r in world.some(here)] if here else []
     return (*changed, *world.rows(0, 2)) or None
+
+
+def _frame(world: World, rows: Sequence[Row]) -> Any:
+    return world.spark.createDataFrame(world.arrow(rows))

@@ -44,7 +44,7 @@ class MetadataUpdate:
             value = get(obj, key, kind, cls.action)
         else:
             value = tuple(get_list(obj, key, cls.action))
-        return cls(value)  # type: ignore[call-arg]
+        return cls(value)  # type: ignore[call-arg]  # each has one field
 
 
 def _found_field(kind: Any) -> tuple[str, str, Any]:
