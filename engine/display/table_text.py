@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from icecore.engine.common.text import number_in
 from icecore.engine.log.read_models import dotted
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -42,8 +43,7 @@ class TableText:
         snapshot = self.table.current_snapshot()
         if snapshot is None:
             return 0
-        text = (snapshot.summary or {}).get(f"total-{what}")
-        return int(text) if text is not None and text.isdigit() else None
+        return number_in((snapshot.summary or {}).get(f"total-{what}", ""))
 
     def rows(self) -> int | None:
         """The rows of the current snapshot; None where that takes reading, as with delete files."""

@@ -14,6 +14,7 @@ import duckdb
 import orjson
 from attrs import frozen
 
+from icecore.engine.common.text import number_in
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.nested import no_rows
 from icecore.engine.errors import ExpressionError, ValidationError
@@ -127,8 +128,7 @@ def _conditions(name: str, schema: Schema, text: str) -> Iterator[Expression]:
 
 def _field_id(name: str, predicate: Predicate) -> int | None:
     term = predicate.term
-    number = term.name.removeprefix(f"{name}_") if isinstance(term, Reference) else ""
-    return int(number) if number.isdigit() else None
+    return number_in(term.name.removeprefix(f"{name}_")) if isinstance(term, Reference) else None
 
 
 def _renamed(name: str, schema: Schema, predicate: Predicate) -> Predicate:

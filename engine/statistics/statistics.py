@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from icecore.engine.common.text import number_in
 from icecore.engine.data.arrow.arrow_partitions import nested_column
 from icecore.engine.data.file.puffin_file import read_blob, read_footer
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
@@ -117,5 +118,4 @@ def _ndv(blob: BlobMetadata, file: StatisticsFile, storage: Storage) -> int:
 
 
 def _number(properties: Mapping[str, str]) -> int | None:
-    text = properties.get(NDV, "")
-    return int(text) if text.isascii() and text.isdecimal() else None
+    return number_in(properties.get(NDV, ""))
