@@ -15,13 +15,13 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.foreign.register import view_registration_payload
 from icecore.engine.joint_commit.joint_views import NewView, RegisteredView, ViewChange
+from icecore.engine.query.source_names import Lookup
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.view import DUCKDB, ViewVersion
 from icecore.engine.table.commit_options import DefineView
 from icecore.engine.view.view import View
 from icecore.engine.view.view_changes import ViewChanges
 from icecore.engine.view.view_definition import ViewDefinition
-from icecore.engine.view.view_names import Lookup
 
 
 def new_view(

@@ -20,6 +20,7 @@ from icecore.engine.data.arrow.row_filter import keep_rows
 from icecore.engine.display.output import pair_lines, print_json, print_text, wrapped_rows
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.view.view import View
 
 SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
@@ -193,7 +194,10 @@ def _view_rows(view: View, where: str | None, columns: tuple[str, ...] | None, l
     """The first rows of a view that a filter selects. Raises ExpressionError, ValidationError, NoSuchTableError."""
     schema = view.schema()
     selected = schema.select(columns or ("*",))
-    bound = bind(parse_filter(where), schema)
-    rows = keep_rows(view.to_arrow(), bound, schema).slice(0, limit)
+    if where is None:
+        taken = ", ".join(quote(f.name) for f in selected.fields)
+        rows = view.query(query("query/views.sql", "first_rows", names=taken, view=quote(view.name()[-1]), most=limit))
+    else:
+        rows = keep_rows(view.to_arrow(), bind(parse_filter(where), schema), schema).slice(0, limit)
     wanted = schema_to_arrow(selected, with_ids=False)
     return pa.Table.from_batches([narrow(b, wanted) for b in rows.to_batches()], wanted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,8 +13,8 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
+from icecore.engine.query.sql_tree import TREES, FromTable, Scopes, TableNames, has_star, parsed, sql_of
 from icecore.engine.spec.reserved import METADATA_COLUMNS, PARTITION
-from icecore.engine.view.view_sql_tree import VIEWS, FromTable, Scopes, TableNames, parsed, sql_of
 
 _METADATA = {*METADATA_COLUMNS, PARTITION}
 
@@ -34,9 +33,13 @@ class Mention:
 
 @frozen
 class NamedTables:
-    """A query over internal names, and what stood there before."""
+    """A query over internal names, and what stood there before.
+
+    `has_star` is true where the columns that it gives follow from those of its tables.
+    """
 
     mentions: Mapping[str, Mention]
+    has_star: bool
     _tree: dict[str, Any] = field(repr=False)
     _names: _EachName = field(repr=False)
     _at_values: Sequence[str] = field(repr=False)
@@ -96,39 +99,36 @@ class NamedTables:
 
 
 def named_tables(
-    con: duckdb.DuckDBPyConnection, sql: str, owner: str, parameters: Mapping[str, Any] | None
+    con: duckdb.DuckDBPyConnection,
+    sql: str,
+    owner: str,
+    parameters: Mapping[str, Any] | None,
+    numbers: Iterator[int],
 ) -> NamedTables:
     """The tables that one SELECT names. Raises ValidationError, calling the query `owner`, where it is none."""
     tree = parsed(con, sql, owner)
-    names = _EachName(owner)
-    value_tree = parsed(con, query(VIEWS, "one_value"), owner)
+    star = has_star(tree)
+    names = _EachName(numbers)
     names.replace_in(tree)
     mentions, values = {}, []
     for internal, (parts, at_clause) in names.mentions.items():
         mentions[internal] = Mention(parts)
         if at_clause is not None:
-            value = _value_sql(con, value_tree, at_clause["expr"])
+            value = _value_sql(con, owner, at_clause["expr"])
             mentions[internal] = _at(con, parts, str(at_clause["unit"]).upper(), value, parameters or {})
             values.append(value)
-    return NamedTables(mentions, tree, names, values)
+    return NamedTables(mentions, star, tree, names, values)
 
 
 @define
 class _EachName(TableNames):
-    """An internal name for each mention, and the tables that columns could be of where they are asked for.
+    """The names of tables, and the tables that columns could be of where they are asked for.
 
     `asked` has the metadata columns, `written` all as they are written, with the tables of each FROM around them.
     """
 
-    mentions: dict[str, tuple[Identifier, dict[str, Any] | None]] = field(factory=dict)
     asked: dict[str, list[list[FromTable]]] = field(factory=dict)
     written: list[tuple[str, list[list[FromTable]]]] = field(factory=list)
-
-    def internal_name(self, parts: Identifier, at_clause: dict[str, Any] | None) -> str:
-        internal = f"__icecore_{len(self.mentions)}"
-        self.mentions[internal] = (parts, at_clause)
-        self.internal[parts] = internal
-        return internal
 
     def column(self, names: Identifier, scopes: Scopes) -> Identifier:
         names = super().column(names, scopes)
@@ -162,9 +162,9 @@ def _alike(name: str, columns: Collection[str]) -> list[str]:
     return [c for c in columns if c.lower() == name.lower()]
 
 
-def _value_sql(con: duckdb.DuckDBPyConnection, value_tree: dict[str, Any], expression: dict[str, Any]) -> str:
+def _value_sql(con: duckdb.DuckDBPyConnection, owner: str, expression: dict[str, Any]) -> str:
     """A query for the value of an expression."""
-    tree = copy.deepcopy(value_tree)
+    tree = parsed(con, query(TREES, "one_value"), owner)
     tree["statements"][0]["node"]["select_list"] = [expression]
     return sql_of(con, tree)
 

@@ -26,6 +26,7 @@ from icecore.engine.expression.walk import predicates, rewrite
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.scan.relation.file_footers import SQL
+from icecore.engine.scan.relation.registered_scan import drop_view, make_view
 from icecore.engine.scan.relation.scan_relation import column_names
 from icecore.engine.spec.reserved import FILE, SPEC_ID
 from icecore.engine.spec.schema import Schema
@@ -57,11 +58,11 @@ def stand_in(con: duckdb.DuckDBPyConnection, name: str, schema: Schema) -> Itera
     columns = [f"{h} AS {quote(n)}" for h, n in zip(hidden, column_names(schema), strict=True)]
     rows = query(SQL, "given_rows", columns=", ".join(columns), rows=quote(f"{name}_rows"))
     with duck.registered(con, f"{name}_rows", no_rows(arrow).rename_columns(hidden)):
-        duck.rows(con, query(SQL, "view", name=quote(name), rows=rows))
+        make_view(con, name, rows)
         try:
             yield
         finally:
-            duck.rows(con, query(SQL, "no_view", name=quote(name)))
+            drop_view(con, name)
 
 
 def needed_rows(

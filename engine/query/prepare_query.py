@@ -1,20 +1,25 @@
 """A query made ready: parsed, its names looked up, its columns known, and how much of each table it needs.
 
-Nothing of a table's rows is read by that, nor any file planned.
+Nothing of a table's rows is read by that, nor any file planned. A view is a query within the query: what is asked of
+its rows is asked of its tables.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+from attrs import define, field, frozen
 
 from icecore.engine.common import fork_safety
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.nested import no_rows
 from icecore.engine.errors import ValidationError
 from icecore.engine.queries import duck
@@ -22,13 +27,24 @@ from icecore.engine.queries.named_queries import query
 from icecore.engine.queries.query_limits import limited_connection, parameters_by_name, timeout_seconds
 from icecore.engine.query.named_tables import named_tables
 from icecore.engine.query.needed_rows import PLANS, needed_rows, stand_in
-from icecore.engine.query.query_answer import OWNER, PreparedQuery, QueryAnswer, reason
-from icecore.engine.query.query_sources import QueryCatalog, RowsOf, TableRows, rows_of
+from icecore.engine.query.plain_rows import plain
+from icecore.engine.query.query_answer import PreparedQuery, QueryAnswer, reason
+from icecore.engine.query.query_sources import ArrowRows, QueryCatalog, RowsOf, TableRows, names_in, rows_of
+from icecore.engine.query.source_names import (
+    LoadedOnce,
+    Lookup,
+    NameScope,
+    ViewQuery,
+    ViewSource,
+    check_no_cycle,
+)
 from icecore.engine.query.told_time import tell_time, told_time
-from icecore.engine.view.view_duckdb import DuckQueries
-from icecore.engine.view.view_names import NameScope
-from icecore.engine.view.view_rows import plain
+from icecore.engine.query.view_columns import conformed, view_sql
+from icecore.engine.scan.relation.registered_scan import drop_view, make_view
+from icecore.engine.scan.relation.scan_relation import column_names
+from icecore.engine.spec.view import DUCKDB
 
+_OWNER = "the query"
 _local = threading.local()
 
 
@@ -45,43 +61,170 @@ def prepare_query(
     seconds = timeout_seconds(timeout)
     if memory_limit is not None:
         limited_connection(memory_limit).close()
-    con = _planning_connection()
-    now = told_time(sql)
-    with ExitStack() as stand_ins, _duckdb_refusals():
-        tell_time(con, now)
-        named = named_tables(con, sql, OWNER, values)
-        views = DuckQueries(catalog)
-        scope = NameScope(namespace, None, OWNER)
-        rows = {internal: rows_of(m, scope, catalog, views) for internal, m in named.mentions.items()}
-        tables = {n: r for n, r in rows.items() if isinstance(r, TableRows)}
-        columns = {n: r.columns for n, r in rows.items()}
-        named.check_cases(columns, tables)
-        metadata = named.metadata_columns(columns, tables)
-        rows |= {n: tables[n].with_metadata(names) for n, names in metadata.items()}
-        for internal, found in rows.items():
-            stand_ins.enter_context(_stand_for(con, internal, found))
-        text = named.sql(con, metadata)
-        left = named.parameters(text, values)
-        needed = needed_rows(con, text, {n: r.scan.schema for n, r in tables.items()}, left)
-        relation = con.sql(text, params=dict(left) if left else None)
-        schema = plain(relation.limit(0).to_arrow_table(), OWNER).schema
-    return QueryAnswer(schema, PreparedQuery(text, left, rows, needed, seconds, memory_limit, now))
+    scope = NameScope(namespace, None, _OWNER)
+    with _preparation(catalog, lambda: names_in(catalog)) as preparation:
+        return preparation.answer(preparation.query(sql, scope, values), _OWNER, seconds, memory_limit)
+
+
+def query_in(lookup: Lookup, sql: str, parameters: Mapping[str, Any] | None, namespace: Identifier) -> QueryAnswer:
+    """The answer of one SELECT over what a look-up finds: see `catalog_query.query`."""
+    with _preparation(lookup) as preparation:
+        scope = NameScope(namespace, None, _OWNER)
+        return preparation.answer(preparation.query(sql, scope, parameters_by_name(parameters)), _OWNER)
+
+
+def view_rows(lookup: Lookup, view: ViewQuery) -> pa.Table:
+    """The rows of a view, with the columns of its schema.
+
+    Raises ValidationError where its SQL can't be run, gives columns that don't fit the schema any more, or views form a
+    cycle; NoSuchTableError; and what computing an answer does.
+    """
+    with _preparation(lookup) as preparation:
+        rows = preparation.whole_view(view, preparation.query_of(view, ()))
+    return rows.read()
+
+
+def query_schema(lookup: Lookup, name: Identifier, sql: str, scope: NameScope) -> pa.Schema:
+    """The columns of a query that is to be a view of that name. Raises ValidationError, NoSuchTableError."""
+    with _preparation(lookup) as preparation:
+        return preparation.answer(preparation.query(sql, scope, None, (name,)), scope.owner).schema
+
+
+@frozen
+class NamedQuery:
+    """A query over internal names, which stand for rows and for queries over such names, those of views.
+
+    `has_star` is true where the columns that it gives follow from those of its tables.
+    """
+
+    sql: str
+    parameters: Mapping[str, Any] | None
+    rows: Mapping[str, RowsOf]
+    views: Mapping[str, str]
+    has_star: bool
+
+
+@define
+class _Preparation:
+    """A query and the views in it, in a connection where tables without rows stand for all that is named."""
+
+    con: duckdb.DuckDBPyConnection
+    lookup: Lookup
+    all_names: Callable[[], Iterable[Identifier]]
+    stand_ins: ExitStack
+    numbers: Iterator[int] = field(factory=itertools.count)
+    views: dict[Identifier, NamedQuery] = field(factory=dict)
+    now: str | None = None
+
+    def query(
+        self, sql: str, scope: NameScope, values: Mapping[str, Any] | None, path: tuple[Identifier, ...] = ()
+    ) -> NamedQuery:
+        """A query with all that it names; `path` has the views that lead to it."""
+        with _duckdb_refusals(scope.owner):
+            self.tell_time(sql)
+            named = named_tables(self.con, sql, scope.owner, values, self.numbers)
+        rows: dict[str, RowsOf] = {}
+        columns: dict[str, list[str]] = {}
+        within: list[NamedQuery] = []
+        for internal, mention in named.mentions.items():
+            if path and mention.unit is not None:
+                at = ".".join(mention.parts)
+                raise ValidationError(f"{scope.owner}: AT is not supported in a view's query, found at {at}")
+            found = rows_of(mention, scope, self.lookup, self.all_names)
+            if isinstance(found, ViewSource):
+                columns[internal] = column_names(found.view.schema())
+                within.append(self.expanded(internal, found.view, path))
+            else:
+                columns[internal] = found.columns
+                rows[internal] = found
+        with _duckdb_refusals(scope.owner):
+            tables = {n: r for n, r in rows.items() if isinstance(r, TableRows)}
+            metadata: dict[str, list[str]] = {}
+            if not path:
+                named.check_cases(columns, tables)
+                metadata = named.metadata_columns(columns, tables)
+                rows |= {n: tables[n].with_metadata(names) for n, names in metadata.items()}
+            for internal, found in rows.items():
+                self.stand_for(internal, found)
+            text = named.sql(self.con, metadata)
+        views = {n: sql for inner in within for n, sql in inner.views.items()}
+        for inner in within:
+            rows |= inner.rows
+        return NamedQuery(text, named.parameters(text, values), rows, views, named.has_star)
+
+    def query_of(self, view: ViewQuery, path: tuple[Identifier, ...]) -> NamedQuery:
+        """The query of a view. Raises ValidationError where the view is in its path."""
+        check_no_cycle(path, view.name())
+        if view.name() not in self.views:
+            self.views[view.name()] = self.query(view.sql_for(DUCKDB).sql, view.scope(), None, (*path, view.name()))
+        return self.views[view.name()]
+
+    def expanded(self, internal: str, view: ViewQuery, path: tuple[Identifier, ...]) -> NamedQuery:
+        """The query, over internal names, that stands for a view of such a name; else all its rows do."""
+        inner = self.query_of(view, path)
+        owner = view.scope().owner
+        with _duckdb_refusals(owner):
+            sql = view_sql(self.con, inner.sql, view.schema(), owner, inner.has_star)
+            if sql is None:
+                rows = self.whole_view(view, inner)
+                self.stand_for(internal, rows)
+                return NamedQuery("", None, {internal: rows}, {}, False)
+            make_view(self.con, internal, sql)
+            self.stand_ins.callback(drop_view, self.con, internal)
+        return NamedQuery(sql, None, inner.rows, {**inner.views, internal: sql}, False)
+
+    def whole_view(self, view: ViewQuery, inner: NamedQuery) -> ArrowRows:
+        """All rows of a view, each value looked at as it becomes one of the schema."""
+        owner, schema = view.scope().owner, view.schema()
+        answer = self.answer(inner, owner)
+        return ArrowRows(
+            schema_to_arrow(schema, with_ids=False),
+            lambda: conformed(answer.to_arrow(), schema, owner, inner.has_star),
+        )
+
+    def stand_for(self, internal: str, rows: RowsOf) -> None:
+        """Gives a table without rows a name of the query."""
+        if isinstance(rows, TableRows):
+            self.stand_ins.enter_context(stand_in(self.con, internal, rows.scan.projection))
+        else:
+            self.stand_ins.enter_context(duck.registered(self.con, internal, no_rows(rows.schema)))
+
+    def tell_time(self, sql: str) -> None:
+        """Makes it one time for all of the query, where something in it asks for the time."""
+        if self.now is None:
+            self.now = told_time(sql)
+            tell_time(self.con, self.now)
+
+    def answer(
+        self, named: NamedQuery, owner: str, timeout: float | None = None, memory_limit: str | None = None
+    ) -> QueryAnswer:
+        """The answer of a query, which errors call `owner`."""
+        schemas = {n: r.scan.schema for n, r in named.rows.items() if isinstance(r, TableRows)}
+        with _duckdb_refusals(owner):
+            needed = needed_rows(self.con, named.sql, schemas, named.parameters)
+            relation = self.con.sql(named.sql, params=dict(named.parameters) if named.parameters else None)
+            # A limit gives columns of one name numbers.
+            columns = relation.limit(0).to_arrow_table().rename_columns(relation.columns)
+            schema = plain(columns, owner).schema
+        prepared = PreparedQuery(
+            owner, named.sql, named.parameters, named.rows, named.views, needed, timeout, memory_limit, self.now
+        )
+        return QueryAnswer(schema, prepared)
 
 
 @contextmanager
-def _duckdb_refusals() -> Iterator[None]:
+def _preparation(lookup: Lookup, all_names: Callable[[], Iterable[Identifier]] = tuple) -> Iterator[_Preparation]:
+    with ExitStack() as stand_ins:
+        yield _Preparation(_planning_connection(), LoadedOnce(lookup), all_names, stand_ins)
+
+
+@contextmanager
+def _duckdb_refusals(owner: str) -> Iterator[None]:
     """A context in which DuckDB's errors become those of a wrong query."""
     try:
         yield
     except duckdb.Error as e:
-        raise ValidationError(f"{OWNER} can't be run: {reason(e)}") from e
-
-
-def _stand_for(con: duckdb.DuckDBPyConnection, name: str, rows: RowsOf) -> AbstractContextManager[None]:
-    """A context with a table without rows that has a name of the query."""
-    if isinstance(rows, TableRows):
-        return stand_in(con, name, rows.scan.projection)
-    return duck.registered(con, name, no_rows(rows.schema))
+        raise ValidationError(f"{owner} can't be run: {reason(e)}") from e
 
 
 def _planning_connection() -> duckdb.DuckDBPyConnection:

@@ -19,32 +19,36 @@ from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.queries.query_limits import Deadline, limited_connection, within_limits
 from icecore.engine.query.needed_rows import PLANS, NeededRows
+from icecore.engine.query.plain_rows import plain
 from icecore.engine.query.query_sources import RowsOf, TableRows
 from icecore.engine.query.told_time import tell_time
 from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.scan.relation.missing_files import with_expiry
-from icecore.engine.scan.relation.registered_scan import register_relation
+from icecore.engine.scan.relation.registered_scan import make_view, register_relation
 from icecore.engine.scan.relation.row_stream import RowStream
 from icecore.engine.scan.relation.scan_relation import ScanRelation
-from icecore.engine.view.view_rows import plain
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
 BATCH_ROWS = 131_072
-OWNER = "the query"
 _SHOWN = 20
 """The rows that a notebook shows."""
 
 
 @frozen
 class PreparedQuery:
-    """A query over internal names, what these stand for, how much of it is needed, and the time that it was made at."""
+    """A query over internal names, what these stand for, how much of it is needed, and the time that it was made at.
 
+    Errors call it `owner`. `views` has queries over such names, each over rows and those before it.
+    """
+
+    owner: str
     sql: str
     parameters: Mapping[str, Any] | None
     rows: Mapping[str, RowsOf]
+    views: Mapping[str, str]
     needed: Mapping[str, NeededRows]
     timeout: float | None
     memory_limit: str | None
@@ -109,7 +113,7 @@ class QueryAnswer:
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
         with self._running() as con:
-            return plain(duck.arrow(con, self._prepared.sql, self._prepared.parameters), OWNER)
+            return plain(duck.arrow(con, self._prepared.sql, self._prepared.parameters), self._prepared.owner)
 
     def arrow_reader(self, batch_rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
         """The rows as a stream of Arrow batches, computed as they are taken."""
@@ -148,7 +152,7 @@ class QueryAnswer:
             values = self._prepared.parameters
             relation = con.sql(self._prepared.sql, params=dict(values) if values else None)
             for batch in relation.to_arrow_reader(batch_rows):
-                yield from plain(pa.Table.from_batches([batch]), OWNER).to_batches()
+                yield from plain(pa.Table.from_batches([batch]), self._prepared.owner).to_batches()
 
     @contextmanager
     def _running(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -186,6 +190,8 @@ class QueryAnswer:
                 if name not in self._arrow:
                     self._arrow[name] = rows.read()
                 con.register(name, self._arrow[name])
+        for name, sql in self._prepared.views.items():
+            make_view(con, name, sql)
         if files:
             listed = f"[{', '.join(map(duck.literal, sorted(files)))}]"
             duck.rows(con, query(PLANS, "only_these_files", files=listed))
@@ -194,6 +200,7 @@ class QueryAnswer:
 
     def _failure(self, error: duckdb.Error) -> Exception:
         """The error that is behind DuckDB's, to which what reading a file raised is a text."""
+        owner = self._prepared.owner
         streams: list[RowStream] = [s for r in self._relations.values() for s in r.streams]
         for s in streams:
             if s.failed is not None:
@@ -203,10 +210,10 @@ class QueryAnswer:
             rows = self._prepared.rows[name]
             for path in relation.files:
                 if not os.path.exists(path) and isinstance(rows, TableRows):
-                    return with_expiry(rows.scan, MissingFileError(f"{OWNER}: there is no file {path}"))
+                    return with_expiry(rows.scan, MissingFileError(f"{owner}: there is no file {path}"))
         if isinstance(error, duckdb.IOException):
-            return StorageError(f"{OWNER}: a file can't be read: {error}")
-        return ValidationError(f"{OWNER} can't be run: {reason(error)}")
+            return StorageError(f"{owner}: a file can't be read: {error}")
+        return ValidationError(f"{owner} can't be run: {reason(error)}")
 
 
 def reason(error: duckdb.Error) -> str:

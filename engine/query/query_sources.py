@@ -10,20 +10,17 @@ from attrs import evolve, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import names_like, number_in
-from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import NoSuchTableError, ValidationError
 from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.query.named_tables import Mention
 from icecore.engine.query.needed_rows import NeededRows
+from icecore.engine.query.source_names import Lookup, NameScope, TableSource, ViewSource, find_source
 from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.scan.relation.scan_relation import ScanRelation, scan_relation
 from icecore.engine.spec.reserved import FILE, SPEC_ID
-from icecore.engine.spec.view import DUCKDB
 from icecore.engine.table.table import Table
-from icecore.engine.view.view_duckdb import DuckQueries
-from icecore.engine.view.view_names import Lookup, NameScope, TableSource, ViewQuery, ViewSource, find_source
 
 METADATA_TABLES = (
     *("snapshots", "history", "refs", "metadata_log_entries", "manifests", "all_manifests"),
@@ -93,42 +90,37 @@ def _is_of(task: FileScanTask, rows: NeededRows) -> bool:
     return evaluate(rows.of_file, lambda term: values[term.field.field_id])
 
 
-def rows_of(mention: Mention, scope: NameScope, catalog: QueryCatalog, views: DuckQueries) -> RowsOf:
-    """The rows that a name in a query means.
+def rows_of(
+    mention: Mention, scope: NameScope, lookup: Lookup, all_names: Callable[[], Iterable[Identifier]]
+) -> RowsOf | ViewSource:
+    """The rows that a name in a query means, or the view.
 
     Raises NoSuchTableError, with names that are like it, NoSuchSnapshotError, and ValidationError for AT after a view.
     """
     try:
-        source = find_source(mention.parts, scope, catalog)
+        source = find_source(mention.parts, scope, lookup)
     except NoSuchTableError as e:
-        found = _metadata_rows(mention, scope, catalog)
+        found = _metadata_rows(mention, scope, lookup)
         if found is not None:
             return found
-        raise NoSuchTableError(str(e), like=names_like(mention.parts, _names(catalog))) from e
+        raise NoSuchTableError(str(e), like=names_like(mention.parts, all_names())) from e
     match source:
         case TableSource(table):
             return TableRows(_scan(table, mention))
-        case ViewSource(view):
+        case ViewSource():
             _no_time(mention, "view")
-            return _view_rows(view, views)
+            return source
         case other:
             assert_never(other)
 
 
-def _view_rows(view: ViewQuery, views: DuckQueries) -> ArrowRows:
-    def read() -> pa.Table:
-        return views.view_rows(view.name(), view.schema(), view.sql_for(DUCKDB).sql, view.scope())
-
-    return ArrowRows(schema_to_arrow(view.schema(), with_ids=False), read)
-
-
-def _metadata_rows(mention: Mention, scope: NameScope, catalog: QueryCatalog) -> ArrowRows | None:
+def _metadata_rows(mention: Mention, scope: NameScope, lookup: Lookup) -> ArrowRows | None:
     """The rows of `namespace.table.files` and its like; None where the name is no such thing."""
     *parts, name = mention.parts
     if name.lower() not in METADATA_TABLES or not parts:
         return None
     try:
-        source = find_source(tuple(parts), scope, catalog)
+        source = find_source(tuple(parts), scope, lookup)
     except NoSuchTableError:
         return None
     if not isinstance(source, TableSource):
@@ -163,8 +155,8 @@ def _time(value: Any) -> Any:
     return value if isinstance(value, str) or hasattr(value, "timestamp") else str(value)
 
 
-def _names(catalog: QueryCatalog) -> Iterator[Identifier]:
-    """The names of all tables and views."""
+def names_in(catalog: QueryCatalog) -> Iterator[Identifier]:
+    """The names of all tables and views of a catalog."""
     for namespace in catalog.all_namespaces():
         yield from catalog.list_tables(namespace)
         yield from catalog.list_views(namespace)

@@ -16,13 +16,13 @@ from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.query.source_names import shortened
 from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spark_source.batch_reader import rows_and_schema
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
 from icecore.engine.spark_source.shown_arrow import shown_table
 from icecore.engine.spark_source.sql_catalog.named_scan import AsOf
-from icecore.engine.view.view_names import shortened
 from icecore.engine.view.view_spark import DIALECT, is_common_table, is_in_hint, is_name
 
 if TYPE_CHECKING:

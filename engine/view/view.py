@@ -16,7 +16,7 @@ from icecore.engine.repository.view_repository import UpdatesAt, ViewRepository
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.updates.metadata_update import LAST_ADDED
 from icecore.engine.spec.updates.view_update import SetCurrentViewVersion
-from icecore.engine.spec.view import DUCKDB, ViewHistoryEntry, ViewMetadata, ViewVersion
+from icecore.engine.spec.view import ViewHistoryEntry, ViewMetadata, ViewVersion
 from icecore.engine.table.commit_options import (
     CommitOptions,
     DefineView,
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from icecore.engine.commit.dry_run import ViewDryRun
     from icecore.engine.data.given_schema import SchemaLike
+    from icecore.engine.query.source_names import Lookup, NameScope
     from icecore.engine.view.view_changes import ViewTransaction
     from icecore.engine.view.view_definition import ViewDefinition
     from icecore.engine.view.view_dialects import ViewSql
-    from icecore.engine.view.view_names import Lookup, NameScope
 
 
 class View:
@@ -117,7 +117,7 @@ class View:
 
     def scope(self) -> NameScope:
         """The namespace and catalog that complete the names in the current version's SQL."""
-        from icecore.engine.view.view_names import NameScope
+        from icecore.engine.query.source_names import NameScope
 
         version = self.current_version()
         return NameScope(version.default_namespace, version.default_catalog, f"view {dotted(self.name())}")
@@ -147,10 +147,9 @@ class View:
 
         Raises ValidationError where the SQL can't be run or its columns don't fit the schema, NoSuchTableError.
         """
-        from icecore.engine.view.view_duckdb import DuckQueries
+        from icecore.engine.query.prepare_query import view_rows
 
-        queries = DuckQueries(self._lookup)
-        return queries.view_rows(self.name(), self.schema(), self.sql_for(DUCKDB).sql, self.scope())
+        return view_rows(self._lookup, self)
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a pandas DataFrame. Raises MissingDependencyError where pandas is not installed."""
@@ -171,11 +170,9 @@ class View:
 
         A name without a namespace is looked for in the view's own. Raises ValidationError, NoSuchTableError.
         """
-        from icecore.engine.view.view_duckdb import DuckQueries
-        from icecore.engine.view.view_names import NameScope
+        from icecore.engine.query.prepare_query import query_in
 
-        scope = NameScope(self.name()[:-1], None, "the query")
-        return DuckQueries(self._lookup).run(sql, scope, parameters)
+        return query_in(self._lookup, sql, parameters, self.name()[:-1]).to_arrow()
 
     def to_spark(self, session: SparkSession | None = None) -> DataFrame:
         """The rows as a Spark DataFrame: Spark runs the view's SQL for Spark, and reads the tables that it names.

@@ -9,16 +9,18 @@ from attrs import evolve, frozen
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.location import given_location
 from icecore.engine.common.version import engine_version
+from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
 from icecore.engine.data.given_schema import SchemaLike, given_schema
+from icecore.engine.errors import ValidationError
 from icecore.engine.log.read_models import dotted
 from icecore.engine.properties.string_properties import string_properties
+from icecore.engine.query.prepare_query import query_schema
+from icecore.engine.query.source_names import Lookup, NameScope
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.updates.metadata_update import LAST_ADDED, AddSchema, AssignUuid, SetLocation, SetProperties
 from icecore.engine.spec.updates.view_update import AddViewVersion, SetCurrentViewVersion, ViewUpdate
 from icecore.engine.spec.view import DUCKDB, ViewVersion
 from icecore.engine.view.view_dialects import representations_of, sql_for
-from icecore.engine.view.view_duckdb import derived_schema
-from icecore.engine.view.view_names import Lookup, NameScope
 
 COMMENT = "comment"
 _ALL_TYPES = 3
@@ -92,7 +94,11 @@ def location_updates(location: str | None) -> list[ViewUpdate]:
 def _schema(given: SchemaLike | None, version: ViewVersion, name: Identifier, lookup: Lookup) -> Schema:
     if given is None:
         scope = NameScope(version.default_namespace, version.default_catalog, f"view {dotted(name)}")
-        return derived_schema(lookup, name, sql_for(version, DUCKDB, dotted(name)).sql, scope)
+        columns = query_schema(lookup, name, sql_for(version, DUCKDB, dotted(name)).sql, scope)
+        try:
+            return arrow_to_schema(columns, format_version=_ALL_TYPES)
+        except ValidationError as e:
+            raise ValidationError(f"{scope.owner}: {e}; cast or rename it in the query, or give a schema") from e
     return given_schema(given, format_version=_ALL_TYPES)
 
 

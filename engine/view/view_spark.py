@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
-from icecore.engine.view.view_names import (
+from icecore.engine.query.source_names import (
     Lookup,
     TableSource,
     ViewQuery,

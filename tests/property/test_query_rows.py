@@ -6,6 +6,7 @@ promoted type or a row of a file that was left out would be seen.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 
@@ -28,7 +29,10 @@ AROUND = [
     "SELECT {columns} FROM ns.t WHERE {filter} AND id IN (SELECT id FROM ns.t WHERE id > 3)",
     "SELECT {columns} FROM (SELECT *, row_number() OVER (PARTITION BY id) AS rn FROM ns.t) WHERE rn = 1 AND ({filter})",
     "SELECT {columns} FROM ns.t SEMI JOIN (SELECT id AS other FROM ns.t WHERE {filter}) o ON id = other",
+    "SELECT {columns} FROM ns.v WHERE {filter}",
+    "SELECT {columns} FROM ns.w WHERE {filter} AND id IN (SELECT id FROM ns.v WHERE id > 3)",
 ]
+VIEWS = {"v": "SELECT * FROM t", "w": "SELECT w.*, id AS again FROM ns.v AS w"}
 
 
 def canonical(rows: pa.Table) -> list[str]:
@@ -49,6 +53,9 @@ def test_a_query_equals_duckdb(version: int, data: st.DataObject) -> None:
             evolving.apply(step)
         names = [f.name for f in evolving.table.schema().fields]
         columns = ", ".join(data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True), label="columns"))
+        with icecore.open(folder) as catalog:
+            for name, sql in VIEWS.items():
+                catalog.create_view(("ns", name), sql)
         with icecore.open(folder, read_only=True) as catalog:
             for text in ["TRUE", *(data.draw(filter_texts(evolving.columns()), label="filter") for _ in range(3))]:
                 around = data.draw(st.sampled_from(AROUND), label="around")
@@ -58,7 +65,7 @@ def test_a_query_equals_duckdb(version: int, data: st.DataObject) -> None:
 def check(evolving: Evolving, catalog: icecore.Catalog, around: str, columns: str, text: str) -> None:
     query = around.format(columns=columns, filter=text)
     try:
-        wanted = evolving.model.sql(query.replace("ns.t", "rows")).to_arrow_table()
+        wanted = evolving.model.sql(re.sub(r"\bns\.[tvw]\b", "rows", query)).to_arrow_table()
     except duckdb.Error:
         with pytest.raises(ValidationError):
             catalog.query(query).to_arrow()

@@ -31,7 +31,7 @@ COMMITS = (
     "icecore.engine.catalog.catalog_transaction",
     "icecore.engine.table.pending_commit",
 )
-VIEWS = ("icecore.engine.view.view", "icecore.engine.view.view_duckdb")
+VIEWS = ("icecore.engine.view.view", "icecore.engine.query.prepare_query")
 
 
 @pytest.mark.parametrize("version", [2, 3])

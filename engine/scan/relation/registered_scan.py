@@ -26,4 +26,14 @@ def register_relation(connection: duckdb.DuckDBPyConnection, name: str, relation
     """Makes a relation a view of that name, and registers all that it is made of."""
     for part, rows in relation.relations.items():
         connection.register(part, rows)
-    duck.rows(connection, query(SQL, "view", name=quote(name), rows=relation.sql))
+    make_view(connection, name, relation.sql)
+
+
+def make_view(connection: duckdb.DuckDBPyConnection, name: str, sql: str) -> None:
+    """Makes the rows of a query a view of that name. Raises duckdb.Error where it can't be planned."""
+    duck.rows(connection, query(SQL, "view", name=quote(name), rows=sql))
+
+
+def drop_view(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Drops a view, if there is one of that name."""
+    duck.rows(connection, query(SQL, "no_view", name=quote(name)))

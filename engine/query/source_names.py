@@ -1,4 +1,4 @@
-"""The resolution of names in a view's SQL: `default-catalog` and `default-namespace` of the View spec (V1)."""
+"""The resolution of names in SQL; in a view's by `default-catalog` and `default-namespace` of the View spec (V1)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeAlias
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import NoSuchTableError, ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.table.table import Table
-from icecore.engine.view.view_dialects import ViewSql
 
 ALIASES_VARIABLE = "ICECORE_CATALOG_ALIASES"
 """The environment variable with the names that clients of a server have for its catalog, with commas between."""
+
+
+class SqlText(Protocol):
+    """SQL in one dialect."""
+
+    @property
+    def sql(self) -> str: ...
 
 
 class ViewQuery(Protocol):
@@ -27,7 +33,7 @@ class ViewQuery(Protocol):
 
     def scope(self) -> NameScope: ...
 
-    def sql_for(self, dialect: str) -> ViewSql: ...
+    def sql_for(self, dialect: str) -> SqlText: ...
 
 
 class Lookup(Protocol):
@@ -43,6 +49,40 @@ class Lookup(Protocol):
     def load_table(self, identifier: Identifier) -> Table: ...
 
     def load_view(self, identifier: Identifier) -> ViewQuery: ...
+
+
+@define
+class LoadedOnce:
+    """A look-up that loads each table and view once: all that a query says of one is of the same state."""
+
+    _lookup: Lookup
+    _tables: dict[Identifier, Table] = field(factory=dict)
+    _views: dict[Identifier, ViewQuery] = field(factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The catalog's name."""
+        return self._lookup.name
+
+    def table_exists(self, identifier: Identifier) -> bool:
+        """Whether there is such a table."""
+        return identifier in self._tables or self._lookup.table_exists(identifier)
+
+    def view_exists(self, identifier: Identifier) -> bool:
+        """Whether there is such a view."""
+        return identifier in self._views or self._lookup.view_exists(identifier)
+
+    def load_table(self, identifier: Identifier) -> Table:
+        """The table as it was found first. Raises NoSuchTableError."""
+        if identifier not in self._tables:
+            self._tables[identifier] = self._lookup.load_table(identifier)
+        return self._tables[identifier]
+
+    def load_view(self, identifier: Identifier) -> ViewQuery:
+        """The view as it was found first. Raises NoSuchViewError."""
+        if identifier not in self._views:
+            self._views[identifier] = self._lookup.load_view(identifier)
+        return self._views[identifier]
 
 
 @frozen

@@ -1,17 +1,13 @@
-"""DuckDB's result of a view's query in the view's schema: names, types, and no value changed on the way."""
+"""DuckDB's rows without the types that only DuckDB has."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.errors import ValidationError
-from icecore.engine.spec.schema import Schema
 
 HUGEINT = pa.decimal128(38, 0)
 UBIGINT = pa.decimal128(20, 0)
-# The one cast that Arrow makes without a look at what it loses.
-_ROUNDING = (pa.float64(), pa.float32())
 
 
 def plain(rows: pa.Table, owner: str) -> pa.Table:
@@ -67,25 +63,3 @@ def _hugeint_as_decimal(array: pa.ExtensionArray, what: str) -> pa.Array:
     except pa.ArrowInvalid as e:
         raise ValidationError(f"{what} holds a number of more than 38 digits: {e}") from e
     return found
-
-
-def conformed(rows: pa.Table, schema: Schema, owner: str, has_star: bool) -> pa.Table:
-    """The rows with the columns of a view's schema: by position, as the column aliases of the spec are.
-
-    A query with a star gives whatever columns its tables have now, so there they are found by name. Raises
-    ValidationError where they don't fit the schema any more.
-    """
-    wanted = schema_to_arrow(schema, with_ids=False)
-    if has_star and all(rows.column_names.count(n) == 1 for n in wanted.names):
-        rows = rows.select(wanted.names)
-    if rows.num_columns != len(wanted):
-        raise ValidationError(
-            f"{owner}: its query gives the columns {rows.column_names}, its schema has {wanted.names}; replace the view"
-        )
-    rounded = [f.name for f, found in zip(wanted, rows.schema, strict=True) if (found.type, f.type) == _ROUNDING]
-    if rounded:
-        raise ValidationError(f"{owner}: its query gives doubles for the floats {rounded}; replace the view")
-    try:
-        return rows.rename_columns(wanted.names).cast(wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as e:
-        raise ValidationError(f"{owner}: what its query gives doesn't fit its schema: {e}; replace the view") from e

@@ -1,51 +1,29 @@
-"""The syntax tree of a view's SQL, from DuckDB's own parser: the tables that it names, and the query over others."""
+"""The syntax tree of a query, from DuckDB's own parser: the tables that it names, and the query over others."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import duckdb
 import orjson
-from attrs import define, field, frozen
+from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
-from icecore.engine.view.view_names import shortened
+from icecore.engine.query.source_names import shortened
 
-VIEWS = "view/duckdb.sql"
+TREES = "query/tree.sql"
 
 _PIVOTS = re.compile(r"\bPIVOT(_WIDER)?\b", re.IGNORECASE)
 
 
-@frozen
-class RewrittenSql:
-    """A query in which each name of a table became an internal one; `names` says what those stand for.
-
-    `has_star` is true where the columns that it gives follow from those of its tables.
-    """
-
-    text: str
-    names: Mapping[str, Identifier]
-    has_star: bool
-
-
-def rewritten(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> RewrittenSql:
-    """One SELECT over internal names. Raises ValidationError, calling the query `owner`, where it is none."""
-    tree = parsed(con, sql, owner)
-    node = tree["statements"][0]["node"]
-    star = any(column.get("type") == "STAR" for column in _selected(node))
-    names = TableNames(owner)
-    names.replace_in(tree)
-    return RewrittenSql(sql_of(con, tree), {internal: parts for parts, internal in names.internal.items()}, star)
-
-
 def parsed(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> dict[str, Any]:
     """The syntax tree of one SELECT. Raises ValidationError, calling the query `owner`, where it is none."""
-    ((text,),) = duck.rows(con, query(VIEWS, "to_tree"), {"query": sql})
+    ((text,),) = duck.rows(con, query(TREES, "to_tree"), {"query": sql})
     tree: dict[str, Any] = orjson.loads(text)
     if tree["error"] and tree["error_message"].startswith("Only SELECT"):
         if _PIVOTS.search(sql):
@@ -58,17 +36,17 @@ def parsed(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> dict[str, An
     return tree
 
 
-def _selected(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """The columns of a SELECT, of the first one where several are put together."""
+def has_star(tree: dict[str, Any]) -> bool:
+    """Whether the columns that a SELECT gives, the first one where several are put together, follow from its tables."""
+    node = tree["statements"][0]["node"]
     while node.get("type") == "SET_OPERATION_NODE":
         node = node["children"][0] if node.get("children") else node["left"]
-    selected: list[dict[str, Any]] = node.get("select_list", [])
-    return selected
+    return any(column.get("type") == "STAR" for column in node.get("select_list", []))
 
 
 def sql_of(con: duckdb.DuckDBPyConnection, tree: dict[str, Any]) -> str:
     """The SQL of a tree."""
-    ((text,),) = duck.rows(con, query(VIEWS, "to_sql"), {"tree": orjson.dumps(tree).decode()})
+    ((text,),) = duck.rows(con, query(TREES, "to_sql"), {"tree": orjson.dumps(tree).decode()})
     return str(text)
 
 
@@ -96,22 +74,19 @@ Scopes = tuple[FromScope, ...]
 
 @define
 class TableNames:
-    """The internal names of the tables in a tree; names of common table expressions are left alone."""
+    """An internal name for each mention of a table in a tree; names of common table expressions are left alone.
 
-    owner: str
-    internal: dict[Identifier, str] = field(factory=dict)
+    `mentions` has what stood there, with what came after AT; `numbers` makes the names.
+    """
+
+    numbers: Iterator[int]
+    mentions: dict[str, tuple[Identifier, dict[str, Any] | None]] = field(factory=dict)
     scopes: list[FromScope] = field(factory=list)
     _replaced: set[int] = field(factory=set)
 
     def replace_in(self, tree: dict[str, Any]) -> None:
         """Makes a tree of one SELECT one over internal names."""
         self.visit(tree["statements"][0]["node"], frozenset(), ())
-
-    def internal_name(self, parts: Identifier, at_clause: dict[str, Any] | None) -> str:
-        """The internal name of a table that is named, once more maybe. Raises ValidationError for one with AT."""
-        if at_clause is not None:
-            raise ValidationError(f"{self.owner}: AT is not supported in a view's query, found at {'.'.join(parts)}")
-        return self.internal.setdefault(parts, f"__icecore_{len(self.internal)}")
 
     def column(self, names: Identifier, scopes: Scopes) -> Identifier:
         """The name of a column, `events.id` for `ns.events.id`: its table is known by its alias alone now."""
@@ -165,7 +140,8 @@ class TableNames:
                 continue
             is_renamed, is_only = bool(node["alias"]), known.count(parts[-1].lower()) == 1
             alias = node["alias"] or (parts[-1] if is_only else ".".join(parts))
-            internal = self.internal_name(parts, node.get("at_clause"))
+            internal = f"__icecore_{next(self.numbers)}"
+            self.mentions[internal] = (parts, node.get("at_clause"))
             node["at_clause"] = None
             node["alias"] = alias
             node["catalog_name"] = node["schema_name"] = ""
