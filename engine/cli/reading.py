@@ -196,7 +196,9 @@ def _view_rows(view: View, where: str | None, columns: tuple[str, ...] | None, l
     selected = schema.select(columns or ("*",))
     if where is None:
         taken = ", ".join(quote(f.name) for f in selected.fields)
-        rows = view.query(query("query/views.sql", "first_rows", names=taken, view=quote(view.name()[-1]), most=limit))
+        rows = view.query(
+            query("query/views.sql", "first_rows", names=taken, view=quote(view.name()[-1]), most=str(limit))
+        )
     else:
         rows = keep_rows(view.to_arrow(), bind(parse_filter(where), schema), schema).slice(0, limit)
     wanted = schema_to_arrow(selected, with_ids=False)
