@@ -16,6 +16,7 @@ from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.common.text import rows_html
 from icecore.engine.errors import MissingFileError, StorageError, ValidationError
 from icecore.engine.queries import duck
+from icecore.engine.queries.duckdb_instances import SharedInstance
 from icecore.engine.queries.named_queries import query
 from icecore.engine.queries.query_limits import Deadline, limited_connection, within_limits
 from icecore.engine.query.needed_rows import PLANS, NeededRows
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 BATCH_ROWS = 131_072
+_WITHOUT_FILES = SharedInstance(("arrow_as_is", "utc", "no_files", "no_python_names"))
 _SHOWN = 20
 """The rows that a notebook shows."""
 
@@ -161,42 +163,52 @@ class QueryAnswer:
         deadline = Deadline(self._prepared.timeout)
         con = self._idle.taken()
         is_new = con is None
-        con = con or limited_connection(limit)
         try:
+            con = con or self._connection()
             with duck.ctrl_c(), within_limits(con, deadline, limit):
                 if is_new:
                     self._register(con)
                 yield con
-        except duckdb.Error as e:
-            con.close()
-            raise self._failure(e) from e
-        except BaseException:
-            con.close()
+        except BaseException as e:
+            if con is not None:
+                con.close()
+            if isinstance(e, duckdb.Error):
+                raise self._failure(e) from e
             raise
         self._idle.put(con)
 
-    def _register(self, con: duckdb.DuckDBPyConnection) -> None:
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        """A connection that can reach the local files of the query; one of an instance that others use if it has none.
+
+        That which it may reach, and its memory, are settings of a whole instance.
+        """
+        for name, rows in self._prepared.rows.items():
+            if isinstance(rows, TableRows) and name not in self._relations:
+                self._relations[name] = rows.relation(f"{name}_of", self._prepared.needed[name])
+        files = {f for r in self._relations.values() for f in r.files}
+        if not files and self._prepared.memory_limit is None:
+            return _WITHOUT_FILES.connect()
+        con = limited_connection(self._prepared.memory_limit)
         for setting in ("arrow_as_is", "no_python_names"):
             duck.rows(con, query(duck.SETTINGS, setting))
+        if files:
+            listed = f"[{', '.join(map(duck.literal, sorted(files)))}]"
+            duck.rows(con, query(PLANS, "only_these_files", files=listed))
+        duck.rows(con, query(duck.SETTINGS, "no_files"))
+        duck.rows(con, query(PLANS, "no_more_settings"))
+        return con
+
+    def _register(self, con: duckdb.DuckDBPyConnection) -> None:
         tell_time(con, self._prepared.now)
-        files: set[str] = set()
         for name, rows in self._prepared.rows.items():
             if isinstance(rows, TableRows):
-                if name not in self._relations:
-                    self._relations[name] = rows.relation(f"{name}_of", self._prepared.needed[name])
                 register_relation(con, name, self._relations[name])
-                files.update(self._relations[name].files)
             else:
                 if name not in self._arrow:
                     self._arrow[name] = rows.read()
                 con.register(name, self._arrow[name])
         for name, sql in self._prepared.views.items():
             make_view(con, name, sql)
-        if files:
-            listed = f"[{', '.join(map(duck.literal, sorted(files)))}]"
-            duck.rows(con, query(PLANS, "only_these_files", files=listed))
-        duck.rows(con, query(duck.SETTINGS, "no_files"))
-        duck.rows(con, query(PLANS, "no_more_settings"))
 
     def _failure(self, error: duckdb.Error) -> Exception:
         """The error that is behind DuckDB's, to which what reading a file raised is a text."""

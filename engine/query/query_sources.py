@@ -30,6 +30,9 @@ METADATA_TABLES = (
 )
 """The tables of `table.inspect`, which stand after the name of their table."""
 
+FEW_FILES, FEW_BYTES = 8, 1 << 20
+"""So little is read by this engine: a DuckDB that may read some files alone takes longer to make."""
+
 
 class QueryCatalog(Lookup, Protocol):
     """A catalog, as it is or as it was, whose tables and views can be named."""
@@ -65,7 +68,8 @@ class TableRows:
         scan = self.needed(rows)
         # A row is compared by DuckDB alone.
         tasks = [t if t.residual == TRUE else evolve(t, residual=TRUE) for t in scan.plan_files() if _is_of(t, rows)]
-        return scan_relation(self.scan, tasks, prefix, rows.columns)
+        is_small = len(tasks) <= FEW_FILES and sum(t.file.file_size_in_bytes for t in tasks) <= FEW_BYTES
+        return scan_relation(self.scan, tasks, prefix, rows.columns, may_read_files=not is_small)
 
 
 @frozen

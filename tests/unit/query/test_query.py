@@ -26,7 +26,13 @@ from icecore.engine.errors import (
     QueryLimitError,
     ValidationError,
 )
+from icecore.engine.query import query_sources
 from icecore.engine.spec.types import LongType, StringType
+
+
+@pytest.fixture(autouse=True, params=[query_sources.FEW_FILES, -1], ids=["read by this engine", "by DuckDB"])
+def few_files(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_sources, "FEW_FILES", request.param)
 
 
 @pytest.fixture(scope="module")
