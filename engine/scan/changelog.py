@@ -32,6 +32,7 @@ from icecore.engine.data.read.changed_file_rows import (
 )
 from icecore.engine.data.read.read_ahead import read_ahead
 from icecore.engine.data.read.read_tasks import DeleteCache
+from icecore.engine.data.read.row_buckets import net_rows
 from icecore.engine.data.read.row_diff import RowDiff
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
@@ -223,9 +224,13 @@ class IncrementalChangelogScan:
                 for rows in self._each(parts, deletes):
                     yield change_type, rows
             return
-        empty = no_rows(schema_to_arrow(self._read_schema, with_ids=False))
-        deleted, inserted = (pa.concat_tables([empty, *self._each(parts, deletes)]) for parts in (gone, come))
-        changes = RowDiff(deleted, inserted).without_carried_over([f.name for f in self.schema.fields])
+        changes = net_rows(
+            self._each(gone, deletes),
+            self._each(come, deletes),
+            no_rows(schema_to_arrow(self._read_schema, with_ids=False)),
+            columns=[f.name for f in self.schema.fields],
+            size=sum(rows.task.file.file_size_in_bytes for rows in (*gone, *come) if rows.positions is None),
+        )
         if self.compute_updates:
             changes = changes.with_updates(self.identifier_columns)
         before_places, after_places = changes.updates

@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import icecore
+from icecore.engine.data.read import row_buckets
+from icecore.engine.scan.changelog import IncrementalChangelogScan
 
 COLUMNS = ["id", "v", "x"]
 
@@ -31,6 +33,13 @@ def applied(before: Counter[str], changes: pa.Table) -> Counter[str]:
         assert deleted <= found, "a row is deleted that was not there"
         found = found - deleted + canonical(come.select(COLUMNS))
     return found
+
+
+def in_buckets(scan: IncrementalChangelogScan) -> pa.Table:
+    """The changes as where a commit's rows don't fit in memory; those of equal rows are one to another."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_buckets, "MOST_BYTES", 99)
+        return scan.to_arrow()
 
 
 @pytest.mark.parametrize(("format_version", "mode"), LAYOUTS)
@@ -70,6 +79,7 @@ def test_changes_lead_from_the_start_to_the_end(
             before, after = (rows_of(table, row_filter, snapshot_id=ids[i]) for i in (start, end))
             assert applied(before, changes) == after
             assert scan.count() == changes.num_rows
+            assert Counter(map(repr, in_buckets(scan).to_pylist())) == Counter(map(repr, changes.to_pylist()))
             whole = table.incremental_changelog_scan(row_filter, to_snapshot_id_inclusive=ids[end]).to_arrow()
             assert applied(Counter(), whole) == after
         check_minimal(table)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +13,8 @@ import pytest
 from core_tables import local, make_table, pyiceberg_catalog, rows
 
 import icecore
+from icecore.engine.data.read import row_buckets
+from icecore.engine.data.read.row_diff import RowDiff
 from icecore.engine.errors import MissingFileError, NoSuchSnapshotError, ValidationError
 
 MERGE = {"write.delete.mode": "merge-on-read", "write.update.mode": "merge-on-read"}
@@ -271,6 +276,33 @@ def test_a_commit_that_only_deletes_is_read_file_by_file(catalog: icecore.Catalo
     assert reader.read_next_batch()["_change_type"].to_pylist() == ["DELETE"]
     with pytest.raises(MissingFileError):
         reader.read_all()
+
+
+def test_a_commit_that_does_not_fit_in_memory_is_compared_in_parts(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row is put by in a file of its bucket; what changed is told as where all is in memory."""
+    table = make_table(catalog)
+    table.append(rows(*range(1000)))
+    table.append(rows(*range(1000, 2000)))
+    table.overwrite(rows(*range(5), *range(6, 2000)))
+    compared: list[int] = []
+    without_carried_over = RowDiff.without_carried_over
+
+    def counted(diff: RowDiff, columns: Sequence[str]) -> RowDiff:
+        compared.append(diff.deleted.num_rows + diff.inserted.num_rows)
+        return without_carried_over(diff, columns)
+
+    monkeypatch.setattr(RowDiff, "without_carried_over", counted)
+    whole = changes(table, from_snapshot_id_exclusive=last(table))
+    assert whole == [(0, "DELETE", 5, "n5")] and compared == [3999]
+    compared.clear()
+    monkeypatch.setattr(row_buckets, "MOST_BYTES", 1)
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        assert changes(table, from_snapshot_id_exclusive=last(table)) == whole
+        assert os.listdir(folder) == []
+    assert sum(compared) == 3999 and max(compared) < 3999 // 16
 
 
 def test_a_file_that_was_brought_back_has_its_old_deletes(catalog: icecore.Catalog) -> None:
