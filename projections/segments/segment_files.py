@@ -133,8 +133,6 @@ class Segment:
         return out
 
 
-_STORAGE = {"file_path": " USING COMPRESSION uncompressed"}
-"""Compressing paths takes a sixth of the time of writing a segment, and saves a third of its size."""
 COLUMNS_ADDED_SINGLY, ROWS_COPIED = 16, 25
 """To add a column to a table takes the longer the more it has: a thousand took ten seconds. More than so many columns,
 and one more for each so many rows, come in a wider table that the rows are copied into."""
@@ -177,7 +175,7 @@ class Growing:
         return query(FILE, "insert_entries", entries=self.entries, source=source)
 
     def _create(self, entries: str) -> None:
-        defined = ", ".join(f"{quote(n)} {kind}{_STORAGE.get(n, '')}" for n, kind in self.info.columns.items())
+        defined = ", ".join(f"{quote(n)} {kind}" for n, kind in self.info.columns.items())
         duck.rows(self.connection, query(FILE, "create_entries", entries=entries, columns=defined))
 
     def _add_columns(self, columns: Mapping[str, str]) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from clean_processes import exit_codes_of
@@ -21,7 +23,7 @@ from icecore.projections.entries.manifest_entries import ManifestEntries
 from icecore.projections.segments import entry_expansion, entry_tables, segment_merging
 from icecore.projections.segments.entry_tables import EntryTables
 from icecore.projections.segments.entry_typing import EntryTyping
-from icecore.projections.segments.segment_files import SUFFIX
+from icecore.projections.segments.segment_files import NOTHING, SUFFIX, SegmentFolder
 
 SCHEMA = pa.schema([("id", pa.int32()), ("d", pa.date32()), ("name", pa.string())])
 Open = Callable[[], icecore.Catalog]
@@ -346,3 +348,15 @@ def test_what_other_releases_left_goes_when_it_is_old(tmp_path: Path, small: Non
         names = {p.name for p in segment.parent.iterdir()}
     assert names > {segment.name, *left} - {"v1-1.4.0-000000000001-ab.segment"}
     assert "v1-1.4.0-000000000001-ab.segment" not in names
+
+
+def test_a_segment_takes_less_than_two_thirds_of_the_bytes_of_its_paths(tmp_path: Path) -> None:
+    """A plan of all files holds what it has read of a segment, of which paths are nearly all."""
+    writes = [uuid.uuid5(uuid.NAMESPACE_URL, str(i)) for i in range(500)]
+    paths = [f"s3://lake/shop/orders/data/00000-{i}-{writes[i // 100]}.parquet" for i in range(50_000)]
+    with duckdb.connect() as connection:
+        folder = SegmentFolder(tmp_path)
+        with folder.writing(connection, "made") as growing:
+            growing.add(pa.table({"m": [0] * len(paths), "file_path": paths}), NOTHING.typed, ["a manifest"])
+        (name,) = folder.names()
+        assert (tmp_path / name).stat().st_size < sum(map(len, paths)) * 2 / 3
