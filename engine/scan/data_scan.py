@@ -252,11 +252,13 @@ class DataScan(ScanDisplay):
         job where metadata tells it.
         """
         from icecore.engine.spark.read.scan_to_spark import read_plan, with_known_count
+        from icecore.engine.spark.relation.java_classes import compile_ahead
         from icecore.engine.spark.session import given_or_active
 
+        compile_ahead(session := given_or_active(session))
         planned = self.planned
         frame = read_plan(
-            given_or_active(session),
+            session,
             planned,
             projection=self.projection,
             metadata=self._state.metadata,

@@ -15,8 +15,7 @@ from icecore.engine.data.read.column_resolution import FIRST_RESERVED_ID
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.bind import predicates
 from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Expression
-from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
-from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.read.frame_columns import path_sql, shown_primitive_sql, shown_sql
 from icecore.engine.spark.read.native_scan import native_branch
 from icecore.engine.spark.read.plain_files import plain_groups
@@ -25,6 +24,7 @@ from icecore.engine.spark.read.routing import routes
 from icecore.engine.spark.read.scan_context import Branch, ScanContext
 from icecore.engine.spark.read.whole_files import whole_files
 from icecore.engine.spark.relation.file_pruning import Replanned
+from icecore.engine.spark.relation.planned_frame import ShownColumn
 from icecore.engine.spark.session import prepare
 from icecore.engine.spark.spark_filter import to_spark_sql
 from icecore.engine.spark.spark_sql_text import quote
@@ -129,20 +129,22 @@ def _finished(context: ScanContext, branch: Branch) -> DataFrame:
     frame = branch.frame
     if context.filter != TRUE:
         frame = _filtered(context, branch)
-    return frame.select(*(_shown(branch, f) for f in context.projection.fields))
+    columns = [_shown(branch, f) for f in context.projection.fields]
+    if context.planned_frames is not None:
+        return context.planned_frames.shown(frame, columns)
+    return frame.select(*(c.of_pyspark() for c in columns))
 
 
-def _shown(branch: Branch, f: NestedField) -> Column:
-    sql = branch.sql[f.field_id]
+def _shown(branch: Branch, f: NestedField) -> ShownColumn:
+    sql, cast = branch.sql[f.field_id], None
     if f.field_id < FIRST_RESERVED_ID:
         column = branch.columns[f.field_id]
         # Where the file lacks a whole column, its SQL says what it is instead.
         sql = shown_sql(column, sql, f) if column.is_read else shown_primitive_sql(f.field_type, sql)
-    made = F.expr(sql)
     if f.field_id >= FIRST_RESERVED_ID or not branch.columns[f.field_id].is_read:
-        made = made.cast(shown_type(f.field_type))
+        cast = shown_type(f.field_type)
     # Without metadata of its own the column would keep the field id, and what users do with its schema would go by it.
-    return made.alias(f.name, metadata={"comment": f.doc} if f.doc else {})
+    return ShownColumn(f.name, sql, cast, {"comment": f.doc} if f.doc else {})
 
 
 def _filtered(context: ScanContext, branch: Branch) -> DataFrame:

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.Date;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.types.StructType;
@@ -39,6 +40,11 @@ public class PlannedParquet extends ParquetFileFormat {
     // Executors don't know this class.
     return new ParquetFileFormat().buildReaderWithPartitionValues(
         session, data, partitions, required, exact, options, conf);
+  }
+
+  /** A planned file is a Parquet file, and no archive of some: Spark makes its options anew for each to tell. */
+  public boolean isSplitable(SparkSession session, Map options, Path path) {
+    return true;
   }
 
   /** Whether a filter has a value of java.sql before 1900. */

@@ -6,10 +6,15 @@ import java.util.Map;
 import java.util.function.Function;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataType$;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.MetadataBuilder;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /** What Python calls: a DataFrame of planned files, in few calls, since each one costs. */
@@ -56,6 +61,23 @@ public class PlannedRelations {
         org.apache.spark.api.python.PythonUtils.toScalaMap(lines(options)),
         pinned);
     return session.baseRelationToDataFrame(relation);
+  }
+
+  /**
+   * A frame of the columns that fields given as JSON say: the SQL of each is in its metadata, which is the column's
+   * otherwise, with whether it is cast to the field's type.
+   */
+  public Object shown(Dataset frame, String fields) {
+    StructField[] found = ((StructType) DataType$.MODULE$.fromJson(fields)).fields();
+    Column[] columns = new Column[found.length];
+    for (int i = 0; i < columns.length; i++) {
+      Metadata told = found[i].metadata();
+      Column made = functions.expr(told.getString("sql"));
+      if (told.getBoolean("cast")) made = made.cast(found[i].dataType());
+      Metadata own = new MetadataBuilder().withMetadata(told).remove("sql").remove("cast").build();
+      columns[i] = made.as(found[i].name(), own);
+    }
+    return frame.select(columns);
   }
 
   /** The name of a column that Spark's Parquet reader fills with the position of each row. */

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -30,7 +31,7 @@ def planned_relations(session: SparkSession) -> Any | None:
     That is so in Spark Connect, where Spark's internals are not those that are known, and where a user has set
     `spark.icecore.plannedFiles.enabled` to false.
     """
-    if getattr(getattr(session, "_sc", None), "_gateway", None) is None:
+    if _gateway(session) is None:
         return None
     if session.conf.get(ENABLED, "true") != "true":
         return None
@@ -38,12 +39,28 @@ def planned_relations(session: SparkSession) -> Any | None:
     return None if isinstance(made, str) else made
 
 
+def compile_ahead(session: SparkSession) -> None:
+    """Has the JVM compile the classes of `planned_relations`, which then waits for them, while Python plans.
+
+    A session's first DataFrame waits for both, and neither needs the other.
+    """
+    gateway = _gateway(session)
+    if gateway is None or _SOURCES[-1] in _compiled.get(gateway, {}) or session.conf.get(ENABLED, "true") != "true":
+        return
+    Thread(target=made_object, args=(session, _SOURCES), name="icecore-compiler", daemon=True).start()
+
+
+def _gateway(session: SparkSession) -> Any | None:
+    """The way to the driver's JVM, None in Spark Connect."""
+    return getattr(getattr(session, "_sc", None), "_gateway", None)
+
+
 def made_object(session: SparkSession, sources: Sequence[Path]) -> Any | str:
     """A Java object of the last of the classes, each of which sees those before it; else a text that says why not.
 
     It is made once for a driver.
     """
-    gateway = getattr(getattr(session, "_sc", None), "_gateway", None)
+    gateway = _gateway(session)
     if gateway is None:
         return "Spark Connect lets no class into its driver"
     with _lock:
