@@ -13,7 +13,7 @@ from icecore.engine.errors import CorruptFileError
 
 _MAGIC = b"PAR1"
 _TAIL_GUESS = 64 * 1024
-_ROW_GROUPS, _COLUMNS, _ROWS, _METADATA = 4, 1, 3, 3
+_ROW_COUNT, _ROW_GROUPS, _COLUMNS, _ROWS, _METADATA = 3, 4, 1, 3, 3
 _PATH, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 3, 7, 9, 11
 
 
@@ -29,12 +29,13 @@ class RowGroup:
 def read_row_groups(source: pa.NativeFile, where: str) -> tuple[RowGroup, ...]:
     """The row groups of a Parquet file, in its order. Raises CorruptFileError naming `where`."""
     try:
-        return _row_groups(ThriftReader(_footer(source)))
+        return _row_groups(ThriftReader(read_footer(source)))
     except (ValueError, RecursionError) as e:
         raise CorruptFileError(f"{where}: the footer of the Parquet file can't be decoded: {e}") from e
 
 
-def _footer(source: pa.NativeFile) -> bytes:
+def read_footer(source: pa.NativeFile) -> bytes:
+    """The footer of a Parquet file, as it is encoded. Raises ValueError where the file has none."""
     size = source.size()
     end: bytes = source.read_at(min(size, _TAIL_GUESS), max(0, size - _TAIL_GUESS))
     length = int.from_bytes(end[-8:-4], "little")
@@ -42,6 +43,29 @@ def _footer(source: pa.NativeFile) -> bytes:
         raise ValueError("the file does not end as one of Parquet")
     footer: bytes = end[-8 - length : -8] if length + 8 <= len(end) else source.read_at(length, size - 8 - length)
     return footer
+
+
+def around_row_groups(footer: bytes) -> tuple[bytes, bytes]:
+    """The bytes of a footer before and after those of its rows: what it says of the columns, and of the whole file.
+
+    The latter begin with the distance to the field that is first there, so that those of one footer are not the end of
+    another that has more fields. Raises ValueError where there are none, or where they can't be told apart.
+    """
+    reader = ThriftReader(footer)
+    found: dict[int, tuple[int, int]] = {}
+
+    def visit(field_id: int, kind: int) -> None:
+        begin = reader.header_at
+        reader.skip(kind)
+        found[field_id] = begin, reader.at
+
+    reader.struct(visit)
+    (begin, count_end), (groups_begin, end) = found.get(_ROW_COUNT, (0, 0)), found.get(_ROW_GROUPS, (1, 1))
+    if count_end != groups_begin or reader.at != len(footer):
+        raise ValueError("the row groups do not follow on their number of rows")
+    if max(found) == _ROW_GROUPS:
+        raise ValueError("nothing follows on the row groups")
+    return footer[:begin], footer[end:]
 
 
 def _row_groups(reader: ThriftReader) -> tuple[RowGroup, ...]:

@@ -16,7 +16,7 @@ from attrs import frozen
 from icecore.engine.data.file.file_field import FileField, has_ids
 from icecore.engine.data.file_columns import FileColumns
 from icecore.engine.data.read.column_resolution import DELETED_ID
-from icecore.engine.data.read.file_sources import open_source
+from icecore.engine.data.read.known_columns import KnownColumns
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.properties.data_locations import data_folder
 from icecore.engine.spark.read.frame_columns import ReadColumn, columns_by_name, native_default
@@ -109,6 +109,7 @@ class Router:
             self.is_native = False
         # Spark's anti joins leave deleted rows out, which this column asks for.
         self.marks_deleted = any(f.field_id == DELETED_ID for f in context.reserved)
+        self.known = KnownColumns()
         self.opened: dict[str, tuple[FileField, ...]] = {}
         self.by_keys: dict[frozenset[int], tuple[tuple[NestedField, ...], tuple[ReadColumn, ...], bool]] = {}
 
@@ -200,7 +201,7 @@ class Router:
     def physical(self, files: Iterable[ContentFile]) -> dict[str, tuple[FileField, ...]]:
         """The columns of files, by location. Raises MissingFileError, CorruptFileError."""
         storage = self.context.storage
-        return {f.file_path: _file_columns(_Opened(storage, f.file_path, f.file_format)) for f in files}
+        return {f.file_path: _file_columns(_Opened(storage, f.file_path, self.known)) for f in files}
 
 
 @frozen(eq=False)
@@ -209,7 +210,7 @@ class _Opened:
 
     storage: Storage
     location: str
-    file_format: FileFormat
+    known: KnownColumns
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Opened) and self._key() == other._key()
@@ -223,7 +224,7 @@ class _Opened:
 
 @lru_cache(_KNOWN_FILES)
 def _file_columns(opened: _Opened) -> tuple[FileField, ...]:
-    return open_source(opened.storage, opened.location, opened.file_format).fields
+    return opened.known.of(opened.storage, opened.location)
 
 
 def _setting(context: ScanContext, key: str) -> str:
