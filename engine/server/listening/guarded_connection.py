@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from icecore.engine.common.optional_packages import needs
 
 with needs("uvicorn", "icecore[server]"):
+    from httptools import HttpParserUpgrade, HttpRequestParser
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
     from uvicorn.server import ServerState
+
+if TYPE_CHECKING:
+    from array import array
 
 LINGER_S = 2.0
 REST_BYTES = 1024 * 1024
@@ -35,8 +40,46 @@ class GuardedState(ServerState):
             self.waiting.popitem(last=False)[0].transport.abort()
 
 
+class PlainParser(HttpRequestParser):
+    """A parser of requests that stay HTTP/1.1, whatever else their clients offer to speak (RFC 9110, section 7.8).
+
+    A request with such an offer ends with its head to httptools, which takes the body for bytes of the other protocol:
+    so the head is read again without the offer. CONNECT has no body.
+    """
+
+    def __init__(self, connection: GuardedConnection) -> None:
+        super().__init__(connection)
+        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own
+        self._connection = connection
+
+    @property
+    def is_offer(self) -> bool:
+        """Whether the request that is read comes again without its offer."""
+        return self.should_upgrade() and self.get_method() != b"CONNECT"
+
+    def feed_data(self, data: bytes | bytearray | memoryview[int] | array[int]) -> None:
+        """Reads bytes of requests. Raises HttpParserError, and HttpParserUpgrade at CONNECT."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                super().feed_data(rest)
+                break
+            except HttpParserUpgrade as e:
+                if not self.is_offer:
+                    raise
+                rest = rest[e.args[0] :]
+                super().feed_data(self._head())
+
+    def _head(self) -> bytes:
+        lines = [b"%s %s HTTP/%s" % (self.get_method(), self._connection.url, self.get_http_version().encode())]
+        lines += [b"%s: %s" % header for header in self._connection.headers if header[0] != b"upgrade"]
+        return b"\r\n".join([*lines, b"", b""])
+
+
 class GuardedConnection(HttpToolsProtocol):
     """A connection that is cut off unless a request's head comes in time, and the rest of one that was refused."""
+
+    parser: PlainParser
 
     server_state: GuardedState
     _due: asyncio.TimerHandle | None = None
@@ -46,6 +89,7 @@ class GuardedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """A client connected."""
         super().connection_made(transport)
+        self.parser = PlainParser(self)
         self._wait_for_client()
         self._expect_head()
         self.server_state.make_room()
@@ -68,12 +112,16 @@ class GuardedConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head of a request is there."""
+        if self.parser.is_offer:
+            return
         self._unexpect()
         self._is_whole = False
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """A request is there: it waits for the server now."""
+        if self.parser.is_offer:
+            return
         self._is_whole = True
         if not self.cycle.response_complete:
             self.server_state.waiting.pop(self, None)

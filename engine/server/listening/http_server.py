@@ -80,7 +80,7 @@ class HttpServer(uvicorn.Server):
     """A server of the application at a socket that listens."""
 
     def __init__(self, app: Starlette, listening: socket.socket, tls: Tls | None = None) -> None:
-        config = uvicorn.Config(app, log_level="warning", lifespan="on", backlog=BACKLOG)
+        config = uvicorn.Config(app, log_level="warning", lifespan="on", backlog=BACKLOG, ws="none")
         if tls is not None:
             config.ssl_certfile, config.ssl_keyfile = tls.certificate, tls.key
         config.http = GuardedConnection

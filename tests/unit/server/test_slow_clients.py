@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 
 import pytest
@@ -87,3 +88,23 @@ def test_a_request_that_is_cut_off_is_no_failure_of_the_server(
     with connected(rest, b"POST /v1/namespaces HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\n\r\n"):
         assert rest.get("/v1/config").status == 200
     assert rest.get("/v1/config").status == 200 and not caplog.records
+
+
+def test_an_offer_of_another_protocol_is_passed_over(rest: RestClient, caplog: pytest.LogCaptureFixture) -> None:
+    """As Java's HttpClient, curl --http2 and Iceberg 1.8 make it: the body counts, sent with the head or in parts."""
+    logging.getLogger("uvicorn").addHandler(caplog.handler)
+    head = "POST /v1/namespaces HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\nupgrade: {}\r\n"
+    with connected(rest) as client:
+        for offer in ("h2c", "TLS/1.2", "websocket"):
+            for size in (1, 200_000):
+                body = f'{{"namespace": ["{offer[:3]}{size}"]}}' + " " * size
+                lines = head.format(offer) + f"content-length: {len(body)}\r\n\r\n"
+                chunks = head.format(offer) + "transfer-encoding: chunked\r\n\r\n"
+                client.sendall((lines + body).encode())
+                assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+                client.sendall(chunks.encode())
+                client.sendall(f"{len(body):x}\r\n{body}\r\n0\r\n\r\n".encode())
+                assert client.recv(65536).startswith(b"HTTP/1.1 409 ")
+        assert not caplog.records
+        client.sendall(b"CONNECT 127.0.0.1:80 HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 400 ")
