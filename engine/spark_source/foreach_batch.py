@@ -10,7 +10,10 @@ from attrs import frozen
 
 from icecore.engine.catalog.catalog import open_catalog
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import counted
+from icecore.engine.data.spark_schema import is_spark
 from icecore.engine.errors import ValidationError
+from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.table.table import Table
 from icecore.engine.table.transaction import Transaction
@@ -74,7 +77,10 @@ class BatchCommits:
     author: str | None
 
     def __call__(self, rows: Any, batch_id: int) -> None:
-        """Commits a batch unless that was done before. Raises ValidationError where nothing names the query."""
+        """Commits a batch unless that was done before.
+
+        Raises ValidationError where nothing names the query, and what `check_batch` raises.
+        """
         query = self.query or _query_of(rows)
         if query is None:
             raise ValidationError("Spark does not tell which query this is: name it, foreach_batch(..., query=NAME)")
@@ -85,8 +91,30 @@ class BatchCommits:
                 if self.change is not None:
                     self.change(transaction, rows)
                     return
+                if is_spark(rows):
+                    check_batch(transaction, rows.count, query, batch_id)
                 named = {QUERY_ID: query, EPOCH_ID: str(batch_id), **self.snapshot_properties}
                 transaction.append(rows, branch=self.branch, snapshot_properties=named)
+
+
+def check_batch(transaction: Transaction, rows: Callable[[], int], query: str, batch_id: int) -> None:
+    """Sees to it that a batch of appended rows that was committed before is the one that comes again.
+
+    Spark runs a batch again over the same offsets. By another checkpoint of the same query, one from a backup or a copy
+    that went on beside it, the number can stand for other rows, which would be lost, and those after them be doubled.
+    Raises ValidationError where there were not as many rows.
+    """
+    made = transaction._pending.answered
+    if made is None:
+        return
+    then = sum(int((s.summary or {}).get("added-records", 0)) for s in snapshots_of(made)[0])
+    now = rows()
+    if then != now:
+        raise ValidationError(
+            f"batch {batch_id} of the query {query} was committed with {counted(then, 'row')}, at position "
+            f"{made.position}, and comes again with {now}: its checkpoint is an older one or a copy; "
+            "who wants to go on from there gives the query another name"
+        )
 
 
 def batch_key(

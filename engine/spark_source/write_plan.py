@@ -10,7 +10,7 @@ from icecore.engine.catalog.catalog import Catalog, open_catalog
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.sql.parse import parse_filter
-from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID, batch_key
+from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID, batch_key, check_batch
 from icecore.engine.spark_source.source_options import SourceOptions
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.snapshot import MAIN_BRANCH
@@ -22,7 +22,10 @@ STATIC, DYNAMIC = "static", "dynamic"
 
 @frozen
 class WritePlan:
-    """A write to a table; `overwrite_mode` is None for an append. With the same key nothing is done twice."""
+    """A write to a table; `overwrite_mode` is None for an append. With the same key nothing is done twice.
+
+    `batch` is the query and number of a stream's batch.
+    """
 
     warehouse: str
     identifier: Identifier
@@ -33,6 +36,7 @@ class WritePlan:
     message: str | None
     author: str | None
     idempotency_key: str
+    batch: tuple[str, int] | None = None
 
     @classmethod
     def of(cls, options: SourceOptions, *, overwrite: bool, idempotency_key: str) -> WritePlan:
@@ -69,7 +73,8 @@ class WritePlan:
     def commit(self, files: tuple[ContentFile, ...], table_uuid: str | None) -> None:
         """Commits the files, once, to the table that they were written for.
 
-        Raises CommitConflictError, for another table of that name too, ValidationError, NoSuchTableError.
+        Raises CommitConflictError, for another table of that name too, ValidationError, for a batch of other rows too,
+        NoSuchTableError.
         """
         written = WrittenFiles(files, table_uuid)
         options: dict[str, Any] = {"branch": self.branch, "snapshot_properties": self.snapshot_properties or None}
@@ -80,6 +85,8 @@ class WritePlan:
             ) as transaction:
                 match self.overwrite_mode:
                     case None:
+                        if self.batch is not None:
+                            check_batch(transaction, lambda: sum(f.record_count for f in files), *self.batch)
                         transaction.append(written, **options)
                     case "static":
                         transaction.overwrite(written, self.overwrite_filter, **options)
@@ -96,7 +103,7 @@ class WritePlan:
         """The plan of one batch of a stream, which a batch that comes again shares."""
         properties = {QUERY_ID: query_id, EPOCH_ID: str(batch_id), **self.snapshot_properties}
         key = batch_key("writeStream", table_uuid, query_id, batch_id, self.branch)
-        return evolve(self, snapshot_properties=properties, idempotency_key=key)
+        return evolve(self, snapshot_properties=properties, idempotency_key=key, batch=(query_id, batch_id))
 
 
 def _snapshot_properties(options: SourceOptions) -> dict[str, str]:

@@ -81,6 +81,17 @@ def doubled(transaction: Any, rows: Any) -> None:
     transaction.append(rows)
 
 
+@pytest.mark.spark
+def test_a_batch_that_comes_again_has_the_rows_that_it_had(spark: Any, table: icecore.Table) -> None:
+    """Else its number is of another checkpoint."""
+    commits = icecore.spark.foreach_batch(table, query="q")
+    for _ in range(2):
+        commits(spark.range(2), 0)
+    with pytest.raises(ValidationError, match="batch 0 of the query q was committed with 2 rows"):
+        commits(spark.range(3), 0)
+    assert ids_of(table) == [0, 1]
+
+
 def test_a_batch_is_one_commit_whatever_it_changes(table: icecore.Table) -> None:
     """The function goes through pickle; other queries, batches and tables have keys of their own."""
     commits = pickle.loads(pickle.dumps(icecore.spark.foreach_batch(table, doubled, query="q")))

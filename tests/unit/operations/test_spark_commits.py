@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 import icecore
 from icecore.engine.data.write.write_rows import write_data_files
-from icecore.engine.errors import CommitConflictError, NoSuchTableError
+from icecore.engine.errors import CommitConflictError, NoSuchTableError, ValidationError
 from icecore.engine.spark_source.batch_writer import TableWriter
 from icecore.engine.spark_source.foreach_batch import foreach_batch
 from icecore.engine.spark_source.source_options import STREAM_WRITING, WRITING, SourceOptions
@@ -110,6 +110,22 @@ def test_a_stream_ends_where_its_table_is_another(
         (("amount", 1), ("id", 1)),
         (("amount", 100), ("id", 7)),
     ]
+
+
+def test_a_batch_that_comes_again_has_the_rows_that_it_had(warehouse: Path, table: icecore.Table) -> None:
+    """Else its number is of another checkpoint: rows would be lost, and those of later batches doubled."""
+    writer = stream_writer(warehouse)
+    for _ in range(2):
+        writer.commit(written(writer._files, "q"), 0)
+    assert ids(table) == [7]
+    more = written(writer._files, "q") + written(writer._files, "q")
+    with pytest.raises(ValidationError, match=r"batch 0 of the query q was committed with 1 row, .* again with 2"):
+        writer.commit(more, 0)
+    writer.abort(more, 0)
+    assert there(more) == [False] and ids(table) == [7]
+    whole = stream_writer(warehouse, overwrite=True)
+    whole.commit(written(whole._files, "q") + written(whole._files, "q"), 0)
+    assert ids(table) == [7]
 
 
 def test_files_of_a_table_that_is_gone_are_given_up(
