@@ -28,6 +28,7 @@ class ReplayedModels(EventStore):
         self.read_only = False
         self.refusal = None
         self._relocations = None
+        self._has_read_models = True
         self._lock_timeout_s = 0.0
         self._durable = False
         self._local = threading.local()

@@ -4,9 +4,9 @@ One SQLite transaction appends the event and a record that its files are still t
 turns, each under the log's write lock and after a check of the commits since the event: a file that one of them
 references is retained. After a crash the record is still there, and the next open, or the next such call, resumes.
 
-So a file is retained if any table of the warehouse references it by a commit before its turn. A later commit that
-references it names a missing file: nothing reserves a file between a writer's check and its commit. Tables in catalogs
-that the log does not know are not checked.
+So a file is retained if any table of the warehouse references it by a commit before its turn. A later commit that adds
+an orphan which is gone is refused; nothing else reserves a file between a writer's check and its commit. Tables in
+catalogs that the log does not know are not checked.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 from attrs import define, field, frozen
 
+from icecore.engine.common.location import location_key
 from icecore.engine.common.stored_json import stored_json
 from icecore.engine.deletion.deletion_candidates import Candidates
 from icecore.engine.deletion.needed_files import Marking
@@ -26,7 +27,7 @@ from icecore.engine.errors import CorruptLogError, IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile, deletion_payload, encode_files
-from icecore.engine.log.deletion_content import deleted_files
+from icecore.engine.log.deletion_content import deleted_files, note_removed_orphans
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold, folders_of
 from icecore.engine.repository.repository import Repository
@@ -78,6 +79,8 @@ class Deletion:
             content_rows=len(self.files),
         )
         repository.models.apply(event)
+        if self.operation is DeletedBy.REMOVE_ORPHAN_FILES:
+            note_removed_orphans(repository.store, event.position, (location_key(f.location) for f in self.files))
         _note(repository, event.position, _Left())
         after = fold(state, [event])
         assert after is not None, "a fold of one event has a state"

@@ -19,7 +19,6 @@ from icecore.engine.events.event_facts import parents_of_added
 from icecore.engine.events.files_of_others import GivenFile, Keeping, kept_files
 from icecore.engine.events.manifest_changes import ListedManifest, ManifestChanges
 from icecore.engine.events.relocated_manifests import RelocatedManifests
-from icecore.engine.log.reader import EVENTS
 from icecore.engine.log.store import MODELS, EventStore
 
 
@@ -83,8 +82,7 @@ class ManifestModels:
 
     def kept_file(self, stream: str, location: str) -> sqlite3.Row | None:
         """The position, kind and SHA-256 of another's file that an event keeps; None where none does."""
-        if self._store.row(EVENTS, "has_read_models") is None:
-            # A log of an earlier release, opened read-only.
+        if not self._store.has_read_models:
             return None
         return self._store.row(MODELS, "get_kept_file", stream=stream, location=location)
 

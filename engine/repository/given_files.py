@@ -1,6 +1,7 @@
 """The manifest lists and manifests that a client wrote for a commit of its own: read, and checked before the commit.
 
-A list is read whole, of its manifests only those that the table does not have yet: so a check costs what is new.
+A list is read whole, of its manifests only those that the table does not have yet: so a check costs what is new. Of
+each commit it is checked that no file which it adds was removed as an orphan.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.location_rules import LocationRules
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from icecore.engine.commit.decide import Decision
     from icecore.engine.commit.given_manifests import GivenCheck
+    from icecore.engine.log.store import EventStore
     from icecore.engine.spec.metadata import TableMetadata
 
 
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 class GivenFiles:
     """The look at files of clients' commits."""
 
+    store: EventStore
     models: ReadModels
     lists: ManifestLists
     storage_of: Callable[[TableState], Storage]
@@ -41,10 +46,13 @@ class GivenFiles:
     def of_decision(self, state: TableState, decision: Decision) -> tuple[GivenFile, ...]:
         """The new files of the snapshots of a decision that a client made by itself; none of our own.
 
+        Raises CommitConflictError for a file that was removed as an orphan.
         Raises ValidationError where a file is missing, can't be read, or does not fit the table, CommitFailedError
         where it fitted before another commit; see `commit/given_manifests.py`. Raises ForbiddenLocationError for a list
         or manifest that is where the rules don't allow it.
         """
+        if decision.content is not None:
+            self.check_added(state, decision.content)
         snapshots = decision.given
         if not snapshots or decision.metadata is None:
             return ()
@@ -74,6 +82,12 @@ class GivenFiles:
         assert first is not None, "a fold of one event has a state"
         check_given_updates(None, first.metadata, tuple(read_table_updates(payload["updates"])))
         return self._look(first, None, first.metadata, first.metadata.snapshots)
+
+    def check_added(self, state: TableState, entries: pa.Table) -> None:
+        """Raises CommitConflictError where an added file was removed as an orphan, of a commit of ours too."""
+        from icecore.engine.repository.removed_orphans import check_none_removed
+
+        check_none_removed(self.store, state, self.storage_of(state), entries)
 
     def _look(
         self,
@@ -183,6 +197,7 @@ class _Looking:
             raise check.refusal(path, str(e)) from e
         check.check_header(header, manifest)
         check.check_entries(manifest, entries)
+        self.given.check_added(self.state, entries)
         self.files[path] = GivenFile(path, MANIFEST, data)
 
     def _read(self, check: GivenCheck, location: str) -> bytes:

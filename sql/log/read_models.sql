@@ -211,6 +211,17 @@ SELECT value FROM warehouse WHERE key = 'deletion-due/' || $position;
 -- name: end_deletion
 DELETE FROM warehouse WHERE key = 'deletion-due/' || $position;
 
+-- name: put_removed_orphans
+INSERT INTO removed_orphan (digest, position)
+SELECT value, $position FROM json_each($digests) WHERE true
+ON CONFLICT (digest) DO UPDATE SET position = excluded.position;
+
+-- name: has_removed_orphans
+SELECT 1 FROM removed_orphan LIMIT 1;
+
+-- name: removed_orphans
+SELECT digest, position FROM removed_orphan WHERE digest IN (SELECT value FROM json_each($digests));
+
 -- name: put_materialized
 UPDATE stream_head SET materialized_version = $version, metadata_location = $metadata_location
 WHERE stream = $stream AND materialized_version < $version;

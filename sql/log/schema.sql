@@ -161,6 +161,13 @@ CREATE INDEX IF NOT EXISTS table_folder_stream ON table_folder (stream);
 
 CREATE INDEX IF NOT EXISTS table_folder_elsewhere ON table_folder (folder) WHERE is_elsewhere = 1;
 
+-- One row per file that a search for orphans let go, by a digest of its location: paths may tell of rows. It is for
+-- writers at work, so an import or a replay does not make it again.
+CREATE TABLE IF NOT EXISTS removed_orphan (
+    digest INTEGER PRIMARY KEY,
+    position INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE IF NOT EXISTS checkpoint (
     stream TEXT NOT NULL,
     stream_version INTEGER NOT NULL,

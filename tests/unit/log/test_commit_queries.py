@@ -79,7 +79,7 @@ def test_a_commit_makes_few_statements(tmp_path: Path) -> None:
         for action, most in (
             (lambda: table.set_properties({"key": "1"}), 17),
             (lambda: update_table(call), 18),
-            (lambda: table.append(ROW), 31),
+            (lambda: table.append(ROW), 32),
         ):
             found = statements_of(store, action)
             assert len(found) <= most, found
