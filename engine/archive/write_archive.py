@@ -7,6 +7,7 @@ after it all is done. So either state is valid.
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import os
 import sqlite3
@@ -85,6 +86,29 @@ def archive_events(
 def archive_path(log: Path, first: int, last: int) -> Path:
     """The default path of the archive of a log's positions: beside the log."""
     return log.with_name(f"{log.name}.archive-{first:08d}-{last:08d}")
+
+
+def abandoned_archives(store: EventStore) -> Iterator[Path]:
+    """The files beside the log of archiving that died, or goes on; under the write lock, as one is being named there.
+
+    Told apart from what another state of this log had archived: all that they hold is in the log too.
+    """
+    name, used = glob.escape(store.path.name), store.archives.paths()
+    folder = store.path.absolute().parent
+    yield from folder.glob(f".{name}.archive-*.part*")
+    for path in folder.glob(f"{name}.archive-*"):
+        if path not in used and _is_copy(store, path):
+            yield path
+
+
+def _is_copy(store: EventStore, path: Path) -> bool:
+    """Whether the last event of an archive file is, with all before it, in the log."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+            position, digest = connection.execute(query(ARCHIVE, "last_in_file")).fetchone()
+        return bool(store.event_at(position).hash == digest)
+    except (sqlite3.Error, TypeError, IcecoreError):
+        return False
 
 
 def _check_range(store: EventStore, last: int) -> None:

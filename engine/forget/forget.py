@@ -30,6 +30,7 @@ from icecore.engine.forget.redact_events import (
     REDACTION,
     ToTidy,
     drop_answers,
+    remove_abandoned_archives,
     remove_unfinished_archives,
     replace_parts,
     tidy,
@@ -221,6 +222,7 @@ class Forgetter:
         note = ToTidy.of(store)
         if note is None:
             return
+        remove_abandoned_archives(store)
         try:
             for stream in note.streams:
                 rewrite_metadata(self.repository, stream)

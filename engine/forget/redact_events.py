@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 from attrs import evolve, field, frozen
 
-from icecore.engine.archive.write_archive import read_back
+from icecore.engine.archive.write_archive import abandoned_archives, read_back
 from icecore.engine.errors import CorruptLogError, IcecoreError, StorageError
 from icecore.engine.events.event import ACTOR, CONTENT, MESSAGE, PAYLOAD, Event, text_hash
 from icecore.engine.log.archives import Archive
@@ -235,6 +235,15 @@ def remove_unfinished_archives(store: EventStore) -> None:
     # Somebody may just be writing them: nobody is inside of the lock.
     with store.write():
         for path in _unfinished(store):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def remove_abandoned_archives(store: EventStore) -> None:
+    """Removes files of archiving that died: they may hold what was forgotten since. One that goes on fails by it."""
+    with store.write():
+        note = ToTidy.of(store)
+        for path in set(abandoned_archives(store)) - (_replaced(store, note) if note else set()):
             with contextlib.suppress(OSError):
                 os.unlink(path)
 

@@ -68,6 +68,9 @@ CREATE TABLE event_content (
 -- name: first_in_file
 SELECT min(position) AS position FROM event;
 
+-- name: last_in_file
+SELECT position, hash FROM event ORDER BY position DESC LIMIT 1;
+
 -- name: all_in_file
 SELECT * FROM event ORDER BY position;
 

@@ -1,4 +1,4 @@
-"""Processes that die while they forget: at the next open all is forgotten, or nothing is begun."""
+"""Processes that die while they forget, or archive what is forgotten later: all is forgotten, or nothing is begun."""
 
 from __future__ import annotations
 
@@ -74,3 +74,47 @@ def test_a_forgetting_that_dies_is_done_or_not_begun(tmp_path: Path, first: int)
             assert (traces_of(folder, SECRET) == []) == done, (number, names[number])
             seen.add(done)
     assert seen == {True, False}
+
+
+def archive(folder: Path, number: int | None) -> Child:
+    steps = Steps(kill, number)
+
+    def work(say: Say) -> None:
+        steps.install()
+        with icecore.open(folder) as catalog:
+            steps.active = True
+            catalog.archive(before=4)
+            steps.active = False
+            say("steps", steps.names)
+
+    return Child(work)
+
+
+def test_what_an_archiving_that_died_left_is_forgotten_too(tmp_path: Path) -> None:
+    """SIGKILL at each step: of the file that is written, of its naming, and of the log until its COMMIT."""
+    folder, kept = tmp_path / "w", tmp_path / "kept"
+    with icecore.open(folder) as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.users", SCHEMA)
+        table.append([{"id": 1, "email": SECRET}])
+        table.append([{"id": 2, "email": "bob@x.org"}])
+        table.delete("id = 1")
+        table.rewrite_manifests()
+        table.maintenance.expire_snapshots().older_than(now_ms() + 1).retain_last(1).commit()
+    shutil.copytree(folder, kept)
+    names = archive(folder, None).wait().get("steps")
+    assert names and "replace" in names
+    named = set[str]()
+    for number in range(len(names)):
+        shutil.rmtree(folder)
+        shutil.copytree(kept, folder)
+        assert archive(folder, number).wait().was_killed
+        left = [p.name for p in folder.iterdir() if "archive" in p.name]
+        with icecore.open(folder) as catalog:
+            named.update(name for name in left if not catalog.archives() and not name.startswith("."))
+            catalog.load_table("ns.users").forget()
+            assert catalog.verify().problems == (), names[number]
+            found = {p.name for p in folder.iterdir() if "archive" in p.name}
+            assert found == {a.file for a in catalog.archives()}, (number, names[number])
+        assert traces_of(folder, SECRET) == [], (number, names[number])
+    assert named

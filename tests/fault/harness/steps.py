@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+import icecore.engine.archive.write_archive as archive_module
 import icecore.engine.forget.redact_events as forgetting_module
 import icecore.engine.relocate.clone_warehouse as clone_module
 import icecore.engine.relocate.move_warehouse as move_module
@@ -62,7 +63,8 @@ class Steps:
 
     def install(self) -> Steps:
         """Puts itself under the storage and under SQLite, for the rest of this process."""
-        for module in (storage_module, scratch_module, late_module, forgetting_module, clone_module, move_module):
+        writing = (storage_module, scratch_module, late_module, archive_module)
+        for module in (*writing, forgetting_module, clone_module, move_module):
             patched: Any = module
             patched.os = _Os(self)
             patched.open = self._open
