@@ -41,6 +41,7 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.updates.metadata_update import AddSchema
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.decode_entries import decode_manifest
+from icecore.projections.files.materialize import CLAIMS_FOLDER
 
 CACHES = ".icecore"
 _FIELD_ID = b"PARQUET:field_id"
@@ -248,10 +249,12 @@ class ValueSearch:
                     self._users.setdefault(there, set()).add((state.stream, snapshot.snapshot_id))
 
     def _locations(self, states: list[TableState]) -> set[str]:
-        """All files of the warehouse's folder but its log and caches, or of the one table, and those that it needs."""
+        """The warehouse's files but its log and caches, claims too, or the one table's, and those that it needs."""
         root = self.repository.store.path.absolute().parent
         folders = [to_uri(root)] if self.stream is None else [f for s in states for f in folders_of(s)]
         found = set(self._users)
+        if self.stream is None:
+            found.update(map(to_uri, (root / CLAIMS_FOLDER).glob("*.json")))
         for folder in folders:
             path = self.repository.storage.local_path(folder)
             for parent, inner, names in os.walk(path) if path is not None else ():

@@ -133,6 +133,8 @@ class Forgetter:
                 )
                 self._note_states_again(files)
             dropped = not dry_run and drop_answers(store, text)
+            if not dry_run:
+                self.repository.materializer.forget_in_claims(text, LEFT)
         if event is not None or dropped:
             self.tidy()
         if not dry_run:

@@ -291,6 +291,10 @@ class Materializer:
         """Whether a process is about to make the next version of a file system table, or died over it."""
         return self._claims.has(stream)
 
+    def forget_in_claims(self, text: str, left: str) -> None:
+        """Leaves something else in the place of a text in claims, inside of a write transaction."""
+        self._claims.forget(text, left)
+
     def settle_all_claims(self) -> None:
         """Settles as `settle_claims`, inside of a write transaction that the caller holds."""
         self._claims.settle_all()

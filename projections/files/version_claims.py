@@ -16,7 +16,7 @@ from attrs import astuple, define, evolve, frozen
 
 from icecore.engine.common.location import LocationMapping, is_inside
 from icecore.engine.errors import MissingFileError
-from icecore.engine.events.event import Event, Provenance, file_name_of_stream
+from icecore.engine.events.event import ACTOR, MESSAGE, Event, Provenance, file_name_of_stream
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.spec.metadata import TableMetadata
@@ -145,6 +145,16 @@ class VersionClaims:
             return Claim.from_bytes(self._storage.read_bytes(self._path(stream)))
         except MissingFileError:
             return None
+
+    def forget(self, text: str, left: str) -> None:
+        """Leaves something else in the place of a text in who made the claimed versions, and why."""
+        for path in self._noted():
+            claim = Claim.from_bytes(self._storage.read_bytes(path))
+            if claim is not None and claim.made_by:
+                who = claim.provenance
+                named = {n: t.replace(text, left) for n in (ACTOR, MESSAGE) if (t := getattr(who, n)) and text in t}
+                if named:
+                    self._storage.write_atomic(path, evolve(claim, made_by=astuple(evolve(who, **named))).to_bytes())
 
     def has(self, stream: str) -> bool:
         """Whether a table has a claim. May be asked outside of the lock."""

@@ -20,7 +20,7 @@ from icecore.engine.foreign.adopter import ForeignCommitWarning
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MetadataLogEntry
 from icecore.projections.files.materialize import Materializer
-from icecore.projections.files.version_claims import VersionClaims
+from icecore.projections.files.version_claims import Claim, VersionClaims
 
 FILE_SYSTEM = {"icecore.commit-scheme": "filesystem"}
 
@@ -248,12 +248,8 @@ def test_a_cut_off_commit_is_known_when_its_version_is_deleted(
     assert [e.provenance.idempotency_key for e in adoptions(catalog)] == ["k", None]
 
 
-@pytest.mark.parametrize("keep", ["log", "foreign"])
-def test_a_cut_off_commit_that_a_conflict_has_is_made_once(
-    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, keep: str
-) -> None:
-    """Where what was built on it is kept, it is known by its key; where the log is, it can be made again."""
-    table = cut_off_append(catalog, monkeypatch)
+def versions_that_dont_lead_there(table: icecore.Table) -> None:
+    """Two versions of another writer after a cut-off one, of which the last alone is there and tells of no other."""
     own = local(table.metadata_location)
     cut_off = of_file(table, own.with_name("v3.metadata.json"))
     expired = [s for s in cut_off.metadata.snapshots if s.snapshot_id == cut_off.metadata.current_snapshot_id]
@@ -262,11 +258,43 @@ def test_a_cut_off_commit_that_a_conflict_has_is_made_once(
     own.with_name("version-hint.text").write_text("5")
     for version in (3, 4):
         own.with_name(f"v{version}.metadata.json").unlink()
+
+
+@pytest.mark.parametrize("keep", ["log", "foreign"])
+def test_a_cut_off_commit_that_a_conflict_has_is_made_once(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, keep: str
+) -> None:
+    """Where what was built on it is kept, it is known by its key; where the log is, it can be made again."""
+    table = cut_off_append(catalog, monkeypatch)
+    versions_that_dont_lead_there(table)
     with pytest.warns(ForeignCommitWarning, match="does not follow"), icecore.open(catalog.path) as again:
         assert ids_of(again.resolve("ns.t", keep)) == ([1] if keep == "log" else [1, 2])
         for _ in range(2):
             append_by_key(again)
             assert ids_of(again.load_table("ns.t")) == peer_ids(catalog.path) == [1, 2]
+
+
+def test_a_text_is_forgotten_in_the_note_of_a_cut_off_commit_too(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays while what others built on the commit is a conflict, and the commit is still known by it."""
+    table = make_table(catalog, properties=FILE_SYSTEM)
+    table.append(rows(1))
+
+    def call(lake: icecore.Catalog) -> None:
+        lake.load_table("ns.t").append(rows(2), idempotency_key="k", message='as "zoe" asked', author="zoe")
+
+    killed_before_commit(catalog, monkeypatch, 1, call)
+    versions_that_dont_lead_there(table)
+    (claim,) = (Path(catalog.path) / ".icecore" / "claims").glob("*.json")
+    with pytest.warns(ForeignCommitWarning), icecore.open(catalog.path) as again:
+        assert [(p.kind, p.where) for p in again.find_value("zoe").places] == [("file", claim.as_uri())]
+        again.forget_text("zoe")
+        assert again.find_value("zoe").is_nowhere
+    kept = Claim.from_bytes(claim.read_bytes())
+    assert kept is not None
+    made_by = kept.provenance
+    assert (made_by.actor, made_by.message, made_by.idempotency_key) == ("forgotten", 'as "forgotten" asked', "k")
 
 
 def test_a_cut_off_commit_is_taken_back_in_a_clone(
