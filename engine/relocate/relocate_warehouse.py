@@ -28,6 +28,7 @@ from icecore.engine.log.store import MODELS, EventStore, WriteTransaction
 from icecore.engine.log.warehouse_folder import ROOT, SHARED, UUID, WarehouseFolder
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.relocate.later_versions import check_later_versions
 from icecore.engine.relocate.relocate_table import Needs, RelocatedTable, has_foreign_head, needs_of, relocated_table
 from icecore.engine.replay.states import from_bytes, to_bytes
 from icecore.engine.repository.assembly import assemble
@@ -111,12 +112,13 @@ class Relocating:
         """Appends the events and builds the read models, then writes the files that follow.
 
         Raises CommitConflictError where another process relocated it meanwhile, ForeignCommitError where another
-        engine's commit can't be adopted, StorageError; the warehouse is as it was then.
+        engine's commit can't be adopted or lacks files, StorageError; the warehouse is as it was then.
         """
         # Before a look at them: a claim of a version that was left behind must not lead to the former folder, nor one
         # of a clone to files of its original.
         own = self.folder.opened if self.kind == ev.WAREHOUSE_CLONED else None
         relocate_claims(self.store.path.absolute().parent / CLAIMS_FOLDER, self.step.mapping(), own)
+        check_later_versions(self._repository)
         if problems := [p for p in self._repository.foreign.adopt_all() if not p.is_damage]:
             raise ForeignCommitError(problems[0].text)
         head, step = self.store.head(), self.step

@@ -1,0 +1,55 @@
+"""Versions of file system tables that a folder has and its log has not, as of a copy that was made of a live warehouse.
+
+They are taken for another engine's commits, and may be: so they are only refused where what they need is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import evolve
+
+from icecore.engine.errors import ForeignCommitError, MissingFileError
+from icecore.engine.foreign.foreign_metadata import read_foreign
+from icecore.engine.foreign.foreign_rows import FOREIGN
+from icecore.engine.log.read_models import dotted
+from icecore.engine.metadata.fold import TableState, metadata_folder
+from icecore.engine.repository.repository import Repository
+from icecore.projections.files.version_files import version_after, version_of
+from icecore.projections.inspect.reachable_files import needed_files
+
+
+def check_later_versions(repository: Repository) -> None:
+    """Raises ForeignCommitError for a version that is not in the log, and names files that are not there."""
+    repository.materializer.settle_claims()
+    for row in repository.store.rows(FOREIGN, "numbered_heads"):
+        state = repository.state(row["stream"])
+        for location in _later_versions(repository, state):
+            if (missing := _missing(repository, state, location)) is not None:
+                here = repository.storage_of(state).resolve(location)
+                raise ForeignCommitError(
+                    f"{dotted(state.identifier)}: {here} is later than the log and needs what is missing ({missing}), "
+                    f"as where a warehouse was copied while it was written; clone the original to a new folder, or "
+                    f"delete that version and those after it here"
+                )
+
+
+def _later_versions(repository: Repository, state: TableState) -> Iterator[str]:
+    storage, version = repository.storage_of(state), state.metadata_version
+    folder = metadata_folder(state.metadata.location, state.metadata.properties)
+    while (location := version_after(folder, version, storage)) is not None:
+        yield location
+        version = version_of(location) or version + 1
+
+
+def _missing(repository: Repository, state: TableState, location: str) -> str | None:
+    """The first file that is not there of those that a version's new snapshots need; None where all are."""
+    storage, known = repository.storage_of(state), state.metadata.snapshots_by_id
+    try:
+        metadata = read_foreign(location, storage).metadata
+        new = tuple(s for s in metadata.snapshots if s.snapshot_id not in known)
+        of_new = evolve(metadata, snapshots=new, metadata_log=(), statistics=(), partition_statistics=())
+        later = evolve(state, stream=f"{state.stream}@{location}", metadata=of_new, metadata_location=None)
+        return next((storage.resolve(f) for f in needed_files(repository, later, set()) if not storage.exists(f)), None)
+    except MissingFileError as e:
+        return str(e)
