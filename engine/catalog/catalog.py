@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from icecore.engine.common.identifiers import IdentifierLike
     from icecore.engine.data.given_schema import SchemaLike
     from icecore.engine.foreign.parquet_folder import ParquetFolder
+    from icecore.engine.storage.location_rules import LocationRules
     from icecore.engine.table.commit_options import NewTable
     from icecore.engine.table.table import Table
     from icecore.engine.table.transaction import Transaction
@@ -123,6 +124,9 @@ class Catalog:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> tuple[Callable[..., Catalog], tuple[object, ...]]:
+        return _reopened, (self.path, self.read_only, self.actor, self._warehouse.repository.location_rules)
 
     def __repr__(self) -> str:
         return f"Catalog({str(self.path)!r})"
@@ -345,3 +349,10 @@ def _take_in(
 
 
 __all__ = ["Catalog", "open_catalog"]
+
+
+def _reopened(path: Path, read_only: bool, actor: str | None, rules: LocationRules) -> Catalog:
+    """The catalog that was pickled, open where it arrived."""
+    catalog = Catalog(path, create=False, read_only=read_only, actor=actor)
+    catalog._warehouse.repository.location_rules = rules
+    return catalog

@@ -27,6 +27,12 @@ class UsedOnce:
                 f"this {self._public_name()} was committed already, or its block has ended; start another one"
             )
 
+    def __reduce__(self) -> str:
+        raise TypeError(
+            f"{self._public_name()} can't be pickled or copied, or its changes would be made twice: send the table "
+            f"or the catalog, and begin one there"
+        )
+
     def _use_up(self) -> None:
         """Marks it used up; called first by `commit()`. Raises ValidationError where that was done before."""
         self._check_open()

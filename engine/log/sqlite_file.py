@@ -76,6 +76,11 @@ class SqliteFile:
         if self.path.exists() and not os.access(self.path, os.W_OK):
             raise ReadOnlyError(f"the warehouse log {self.path} may not be written, only read")
 
+    def __reduce__(self) -> str:
+        raise TypeError(
+            "an open log can't be pickled: send the catalog, a table, a scan or a plan, which open it where they arrive"
+        )
+
     def connection(self) -> sqlite3.Connection:
         """This thread's connection; a forked child gets its own. Raises MovedWarehouseError where locks were lost."""
         found: sqlite3.Connection | None = getattr(self._local, "connection", None)

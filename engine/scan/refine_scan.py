@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from icecore.engine.errors import ValidationError
@@ -22,14 +23,21 @@ Scan = TypeVar("Scan", bound=Refinable)
 
 def remaking(make: Callable[..., Any], row_filter: Expression, **asked: Any) -> Callable[..., Any]:
     """A call that makes a scan again, with the options that it was made by unless others are given."""
+    # No closure: a scan can be pickled with it.
+    return partial(_again, make, row_filter, asked)
 
-    def again(narrower: Expression | None = None, **others: Any) -> Any:
-        if unknown := sorted(others.keys() - asked.keys() - {"row_filter", "parameters"}):
-            raise TypeError(f"update() got an unexpected keyword argument {unknown[0]!r}")
-        condition = row_filter if narrower is None else And((row_filter, narrower))
-        return make(**{"row_filter": condition, "parameters": None, **asked, **others})
 
-    return again
+def _again(
+    make: Callable[..., Any],
+    row_filter: Expression,
+    asked: Mapping[str, Any],
+    narrower: Expression | None = None,
+    **others: Any,
+) -> Any:
+    if unknown := sorted(others.keys() - asked.keys() - {"row_filter", "parameters"}):
+        raise TypeError(f"update() got an unexpected keyword argument {unknown[0]!r}")
+    condition = row_filter if narrower is None else And((row_filter, narrower))
+    return make(**{"row_filter": condition, "parameters": None, **asked, **others})
 
 
 def update(scan: Scan, **overrides: Any) -> Scan:

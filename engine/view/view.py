@@ -48,6 +48,9 @@ class View:
         self._state = state
         self._actor = actor
 
+    def __reduce__(self) -> str:
+        raise TypeError("a View can't be pickled: send the catalog, and load it by its name there")
+
     # What it is
 
     def name(self) -> Identifier:

@@ -126,6 +126,10 @@ class PlannedFiles:
         """The counts of files left out, by reason. Counted when first asked for: a plan needs none of them."""
         return self._count(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Where it is sent nobody can count.
+        return {**self.__dict__, "counts": self.counts, "_count": None}
+
     def residuals(self) -> list[Expression]:
         """The residual of each file, in the order of `files`."""
         codes, distinct = self.coded_residuals

@@ -1,13 +1,19 @@
-"""The planning of a warehouse: its planner, made when it is first asked for."""
+"""The planning of a warehouse: its planner, made when it is first asked for.
+
+Both are pickled as the way to open the log, as a repository is.
+"""
 
 from __future__ import annotations
 
+import copyreg
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrs import define, field
 
 from icecore.engine.common.fork_safety import Lock
+from icecore.engine.repository.assembly import Opening, reopened
 from icecore.engine.repository.repository import Repository
 
 if TYPE_CHECKING:
@@ -33,6 +39,7 @@ class Planning:
             if self._planner is None:
                 from icecore.projections.plan.planner import Planner
 
+                copyreg.pickle(Planner, lambda p: (_planner_of, (Opening.of(p.repository), p.cache)))
                 self._planner = Planner(self.repository, self.cache)
             return self._planner
 
@@ -49,3 +56,19 @@ class Planning:
             planner = self._planner
         if planner is not None:
             planner.close()
+
+
+def _planning_of(opening: Opening, cache: Path | None) -> Planning:
+    return _opened(opening.now(), cache)
+
+
+def _planner_of(opening: Opening, cache: Path | None) -> Planner:
+    return _planning_of(opening, cache).planner
+
+
+@lru_cache(maxsize=4)
+def _opened(opening: Opening, cache: Path | None) -> Planning:
+    return Planning(reopened(opening), cache)
+
+
+copyreg.pickle(Planning, lambda p: (_planning_of, (Opening.of(p.repository), p.cache)))
