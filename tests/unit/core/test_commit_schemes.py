@@ -14,6 +14,7 @@ from core_tables import adopted_copy, ids_of, local, make_table, metadata_files,
 import icecore
 from icecore.engine.errors import CommitConflictError, StorageError, TableAlreadyExistsError, ValidationError
 from icecore.engine.foreign.adopter import ForeignCommitWarning
+from icecore.engine.replay.states import States
 from icecore.engine.table import pending_commit
 
 FILE_SYSTEM = {"icecore.commit-scheme": "filesystem"}
@@ -247,6 +248,28 @@ def test_an_open_does_not_write_what_is_left_for_later(catalog: icecore.Catalog)
         assert ids_of(again.load_table("ns.t")) == [1]
         again.materialize()
     assert peer_ids(catalog.path) == [1]
+
+
+def test_an_open_reads_no_state_of_what_is_left_for_later(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many such tables that was all that an open did; one that a later event says nothing of is looked into."""
+    for name in "tuv":
+        table = make_table(catalog, name, properties={"icecore.materialize": "manual"})
+        table.append(rows(1))
+    catalog.rename_table("ns.v", "ns.w")
+    with icecore.open(catalog.path):
+        pass  # It looks after the hints of commits that came since.
+    read, state_at = list[str](), States.state_at
+
+    def noting(self: Any, stream: str, *of: Any) -> Any:
+        read.append(stream)
+        return state_at(self, stream, *of)
+
+    monkeypatch.setattr(States, "state_at", noting)
+    with icecore.open(catalog.path) as again:
+        assert read == [table.state.stream]
+        assert ids_of(again.load_table("ns.w")) == [1] and again.verify().problems == ()
 
 
 def test_a_rebuild_leaves_what_is_left_for_later(catalog: icecore.Catalog) -> None:
