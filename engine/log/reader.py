@@ -105,6 +105,15 @@ class EventReader(SqliteFile):
         yield from (event for event in kept if event.position < first)
         yield from own
 
+    def naming_events_of(self, stream: str) -> Iterator[Event]:
+        """The events of a table or view that give it a name or take it, and maybe others of it."""
+        own = [self._event(row) for row in self._read("naming_of_stream", stream=stream)]
+        first = own[0].position if own else LAST_POSITION
+        rows = self.archives.kept("kept_of_stream", stream=stream, after=0, up_to=LAST_POSITION)
+        kept = map(self._event, rows)
+        yield from (event for event in kept if event.position < first)
+        yield from own
+
     def filtered_events(self, **conditions: Any) -> Iterator[Event]:
         """Events by any of: after, up_to (positions), stream, actor, kind, since_ms, until_ms."""
         defaults = {"after": 0, "up_to": LAST_POSITION}

@@ -63,18 +63,25 @@ def log_lines(store: EventStore, events: Iterable[Event]) -> Iterator[tuple[Even
 
 
 class _Names:
-    """The name of each table at a position."""
+    """The name of each table at a position, read when it is asked for: most listings are of few tables."""
 
     def __init__(self, store: EventStore) -> None:
+        self._store = store
         self._names: dict[str, list[tuple[int, str]]] = {}
-        for event in store.naming_events():
-            change = read_name_event(event.kind, event.payload)
-            if isinstance(change, (Named, Renamed)):
-                self._names.setdefault(event.stream, []).append((event.position, ".".join(change.identifier)))
 
     def at(self, stream: str, position: int) -> str | None:
-        known = [(p, n) for p, n in self._names.get(stream, ()) if p <= position]
+        if (names := self._names.get(stream)) is None:
+            names = self._names[stream] = list(self._names_of(stream))
+        known = [(p, n) for p, n in names if p <= position]
         return max(known)[1] if known else None
+
+    def _names_of(self, stream: str) -> Iterator[tuple[int, str]]:
+        if stream == ev.CATALOG_STREAM:
+            return
+        for event in self._store.naming_events_of(stream):
+            change = read_name_event(event.kind, event.payload)
+            if isinstance(change, (Named, Renamed)):
+                yield event.position, ".".join(change.identifier)
 
 
 def _rows(events: Iterable[Event], names: _Names) -> Iterator[dict[str, Any]]:

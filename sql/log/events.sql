@@ -64,6 +64,11 @@ WHERE position <= $up_to AND kind NOT IN (
 )
 ORDER BY position;
 
+-- name: naming_of_stream
+SELECT * FROM event
+WHERE stream = $stream AND kind NOT IN ('table.committed', 'table.adopted', 'table.files-deleted', 'view.committed')
+ORDER BY position;
+
 -- name: that_took
 -- The event that took a name away last; `event_name_taken` has what it is found by.
 SELECT * FROM event
