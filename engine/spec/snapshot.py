@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 from attrs import field, frozen
 
+from icecore.engine.common.identifiers import checked_number
 from icecore.engine.common.json_reader import get, get_list, get_str_map, keys_of, unknown
 from icecore.engine.common.text import short_repr
 from icecore.engine.errors import ValidationError
@@ -112,6 +113,11 @@ class Snapshot:
 _SNAPSHOT_KEYS = keys_of(Snapshot)
 
 
+def _number(value: Any) -> Any:
+    """The whole number, of numpy's too, which columns of frames hold."""
+    return None if value is None else checked_number(value, "a snapshot id, age or count")
+
+
 class SnapshotRefType(enum.StrEnum):
     """The `type` of a ref."""
 
@@ -123,11 +129,11 @@ class SnapshotRefType(enum.StrEnum):
 class SnapshotRef:
     """A branch or tag. Ages are in milliseconds; the first two settings are for branches only (R1)."""
 
-    snapshot_id: int
+    snapshot_id: int = field(converter=_number)
     type: SnapshotRefType
-    min_snapshots_to_keep: int | None = None
-    max_snapshot_age_ms: int | None = None
-    max_ref_age_ms: int | None = None
+    min_snapshots_to_keep: int | None = field(default=None, converter=_number)
+    max_snapshot_age_ms: int | None = field(default=None, converter=_number)
+    max_ref_age_ms: int | None = field(default=None, converter=_number)
     extra: Mapping[str, Any] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +45,16 @@ def test_snapshot_ids_of_numpy_are_ids(lake: icecore.Catalog) -> None:
     first, second = np.array([h.snapshot_id for h in table.history()])
     assert table.diff(first, second).rows()["id"].to_pylist() == [2]
     assert table.scan(snapshot_id=first, limit=np.array([1])[0]).count() == 1
+    day: Any = np.int64(86_400_000)
+    three: Any = np.int32(3)
+    with table.manage_snapshots() as refs:
+        refs.create_tag(first, "a", max_ref_age_ms=day).create_branch(second, "b", day, day, three)
+        refs.replace_tag("a", second).replace_branch("b", first).set_max_ref_age_ms("b", day * 2)
+    assert (table.refs()["a"].snapshot_id, table.refs()["b"].max_ref_age_ms) == (second, 2 * day)
+    with pytest.raises(
+        ValidationError, match=r"a snapshot id, age or count must be a whole number, found float '1\.5'"
+    ):
+        table.manage_snapshots().create_tag(1.5, "c")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wrong", ["3", 3.0, True, np.True_, None])
