@@ -226,17 +226,22 @@ def _plain(array: pa.Array) -> pa.Array:
     """The values that a dictionary or runs stand for: before that, Arrow counts no nulls among them."""
     if pa.types.is_dictionary(array.type):
         return _decoded(array)
-    return pc.run_end_decode(array) if pa.types.is_run_end_encoded(array.type) else array
+    if pa.types.is_run_end_encoded(array.type):
+        runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, _without_views(_plain(array.values)))
+        return pc.run_end_decode(runs.slice(array.offset, len(array)))
+    return array
 
 
 def _decoded(array: pa.DictionaryArray) -> pa.Array:
-    """The values that a dictionary stands for. Arrow takes none from views, which Polars' categories are."""
-    values = array.dictionary
+    """The values that a dictionary stands for."""
+    return pa.DictionaryArray.from_arrays(array.indices, _without_views(array.dictionary)).dictionary_decode()
+
+
+def _without_views(values: pa.Array) -> pa.Array:
+    """The values as what Arrow takes some of, which it can't of views, as Polars' categories are."""
     if pa.types.is_string_view(values.type):
-        array = pa.DictionaryArray.from_arrays(array.indices, values.cast(pa.string()))
-    elif pa.types.is_binary_view(values.type):
-        array = pa.DictionaryArray.from_arrays(array.indices, values.cast(pa.binary()))
-    return array.dictionary_decode()
+        return values.cast(pa.string())
+    return values.cast(pa.binary()) if pa.types.is_binary_view(values.type) else values
 
 
 def _number_step(t: PrimitiveType, source: pa.DataType) -> Step | None:

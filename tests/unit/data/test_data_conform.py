@@ -244,3 +244,23 @@ def test_nulls_among_the_values_of_runs_and_dictionaries_are_counted(array: pa.A
 def test_a_name_that_comes_twice_is_refused() -> None:
     with pytest.raises(ValidationError, match="'id' comes twice"):
         conform(pa.table([pa.array([1]), pa.array([2])], names=["id", "id"]), NESTED)
+
+
+@pytest.mark.parametrize("values", [["a", None, "c"], [None, None, None]])
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.string_view(), pa.binary_view(), pa.dictionary(pa.int8(), pa.string_view())], ids=str
+)
+@pytest.mark.parametrize(("first", "last"), [(0, 6), (1, 5), (3, 3), (5, 6)])
+def test_runs_of_any_kind_of_text_are_its_values(
+    values: list[str | None], kind: pa.DataType, first: int, last: int
+) -> None:
+    """Also of views and of dictionaries, which Arrow decodes no runs of."""
+    is_dictionary = pa.types.is_dictionary(kind)
+    plain = pa.array(values, kind.value_type if is_dictionary else kind)
+    if is_dictionary:
+        plain = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int8()), plain)
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 5, 6], pa.int32()), plain).slice(first, last - first)
+    column = Schema((NestedField(1, "s", BinaryType() if pa.types.is_binary_view(kind) else StringType()),))
+    expected = [values[place] for place in (0, 0, 1, 1, 1, 2)][first:last]
+    found = conform(pa.table({"s": runs}), column)["s"].to_pylist()
+    assert [v.decode() if isinstance(v, bytes) else v for v in found] == expected
