@@ -86,8 +86,11 @@ class ExportedPlan:
 def export_plan(plan: ExportedPlan, folder: str) -> None:
     """Writes the plan to a folder, in place of the one that is there.
 
-    Raises ExpressionError for a filter that can't be written down, StorageError where the folder can't be written to.
+    Raises ExpressionError for a filter that can't be written down, StorageError where the folder can't be written to,
+    ValidationError for an empty name, which would be the folder that the process is in.
     """
+    if not folder:
+        raise ValidationError("a plan is exported to a folder of its own, found no name of one")
     storage = Storage()
     before = _head(storage, folder)
     sources = with_partition_sources(plan.schema, plan.metadata)

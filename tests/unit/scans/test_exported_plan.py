@@ -13,7 +13,7 @@ from core_tables import local
 
 import icecore
 from icecore.engine.cli.main import cli
-from icecore.engine.errors import CorruptFileError, MissingFileError
+from icecore.engine.errors import CorruptFileError, MissingFileError, ValidationError
 from icecore.engine.scan.exported_plan import load_plan
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
@@ -35,6 +35,14 @@ def test_what_a_plan_holds(table: icecore.Table, tmp_path: Path) -> None:
     assert (plan.table, plan.limit, plan.snapshot_id) == (("ns", "t"), 5, table.metadata.current_snapshot_id)
     assert [f.name for f in plan.projection.fields] == ["id", "_file"]
     assert plan.metadata.snapshots == () and plan.metadata.specs == table.metadata.specs
+
+
+def test_a_folder_without_a_name_is_none(table: icecore.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be the one that the process is in, as where a variable of a script is empty."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValidationError, match="found no name of one"):
+        table.scan().export("")
+    assert not list(tmp_path.glob("*.json*"))
 
 
 def test_a_plan_of_an_empty_table(catalog: icecore.Catalog, tmp_path: Path) -> None:
