@@ -109,7 +109,11 @@ def upsert(
 
 @takes_options(PinnedOptions)
 def delete(
-    table: TableHandle, delete_filter: FilterLike, *, case_sensitive: bool = True, **options: Unpack[PinnedOptions]
+    table: TableHandle,
+    delete_filter: FilterLike = None,
+    *,
+    case_sensitive: bool = True,
+    **options: Unpack[PinnedOptions],
 ) -> DryRun | None:
     """Deletes the rows that match the filter: whole files where all their rows do, else the file is rewritten."""
     with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:

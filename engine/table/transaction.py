@@ -290,11 +290,11 @@ class Transaction(OnceInBlock):
 
     @takes_options(PinnedChangeOptions)
     def delete(
-        self, delete_filter: FilterLike, *, case_sensitive: bool = True, **options: Unpack[PinnedChangeOptions]
+        self, delete_filter: FilterLike = None, *, case_sensitive: bool = True, **options: Unpack[PinnedChangeOptions]
     ) -> None:
         """Deletes the rows that match: whole files where all rows do, else the file is rewritten without them."""
-        check_given(delete_filter)
         pending, branch = self._pending, self._pending.first_branch(options)
+        check_given(delete_filter)
         base, target = pending.base_if_named(branch, options, DELETE_ISOLATION), pending.target(branch, options)
         condition = self._condition(delete_filter, case_sensitive)
         pending.add_writing(DeleteByFilter(target, condition, (), base, pending.reusable))

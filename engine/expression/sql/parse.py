@@ -32,7 +32,7 @@ FilterLike: TypeAlias = str | Expression | PyIcebergExpression | None
 def check_given(delete_filter: object) -> None:
     """Raises ExpressionError where the filter of a delete is None, which would mean all rows."""
     if delete_filter is None:
-        raise ExpressionError("a delete takes a filter, found None: 'true' means all rows")
+        raise ExpressionError("a delete takes a filter, found None: delete('true') deletes all rows")
 
 
 def parse_filter(text: FilterLike, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> Expression:

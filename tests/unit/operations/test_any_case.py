@@ -60,4 +60,7 @@ def test_a_delete_without_a_filter_is_refused(catalog: icecore.Catalog) -> None:
     table.append(rows(1, 2))
     with pytest.raises(ExpressionError, match="a delete takes a filter, found None"):
         table.delete(None)
+    for delete in (table.delete, table.transaction().delete):
+        with pytest.raises(ExpressionError, match=r"delete\('true'\) deletes all rows"):
+            delete()
     assert ids_of(table) == [1, 2]
