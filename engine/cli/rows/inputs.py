@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
 import io
 import json
@@ -28,6 +29,7 @@ _PARQUET = (".parquet", ".parq", ".pq")
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _JSON = (".json", ".jsonl", ".ndjson")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_CSV_COLUMN = re.compile(r"CSV column #(\d+)")
 _LONG = re.compile(rb"[0-9]{19}")
 _VISIBLE = re.compile(r"\S")
 _ZONE = re.compile(r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$")
@@ -187,9 +189,35 @@ def _csv(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iterator
         quoted_strings_can_be_null=False,
     )
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    with pyarrow.csv.open_csv(path, parse_options=parse, convert_options=convert) as reader:
-        for batch in _with_columns(reader, reader.schema):
-            yield _with_bytes(batch, target)
+    _check_quotes(path, delimiter)
+    try:
+        with pyarrow.csv.open_csv(path, parse_options=parse, convert_options=convert) as reader:
+            for batch in _with_columns(reader, reader.schema):
+                yield _with_bytes(batch, target)
+    except pa.ArrowInvalid as e:
+        if _CSV_COLUMN.search(str(e)) is None:
+            raise
+        with pyarrow.csv.open_csv(path, parse_options=parse) as reader:
+            names = reader.schema.names
+        raise CorruptFileError(
+            f"{path} can't be read: {_CSV_COLUMN.sub(lambda found: f'column {names[int(found[1])]!r}', str(e))}"
+        ) from e
+
+
+def _check_quotes(path: Path, delimiter: str) -> None:
+    """Raises ValidationError for a quote that is not closed: Arrow takes all that follows for one value."""
+    with pa.input_stream(str(path)) as file:
+        quotes = sum(chunk.count(b'"') for chunk in iter(lambda: file.read(2**20), b""))
+    if quotes % 2 == 0:
+        return
+    with pa.input_stream(str(path)) as file, io.TextIOWrapper(file, "utf-8", "replace", newline="") as text:
+        rows, line = csv.reader(text, delimiter=delimiter, strict=True), 1
+        try:
+            for _ in rows:
+                line = rows.line_num + 1
+        except csv.Error as e:
+            if "end of data" in str(e):
+                raise ValidationError(f"the row of line {line} has a quote that is not closed until the end") from e
 
 
 def _json(path: Path, target: pa.Schema | None) -> Iterator[pa.RecordBatch]:

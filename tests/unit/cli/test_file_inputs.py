@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -220,3 +221,25 @@ def test_a_full_disk_is_an_error_in_a_line(warehouse: Path, run: Run) -> None:
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (1, "error: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_quote_that_is_never_closed_is_told_of(run: Run, tmp_path: Path, packed: bool) -> None:
+    """All that follows would be one value; one within a value is as it stands there."""
+    run("init")
+    name, pack = ("a.csv.gz", gzip.compress) if packed else ("a.csv", bytes)
+    path = tmp_path / name
+    path.write_bytes(pack(b'id,s\n1,"a ""word"" and\nmore"\n2,"b\n3,c\n'))
+    assert f"{name}: the row of line 4 has a quote that is not closed" in run("load", str(path), "s.t", code=1).stderr
+    path.write_bytes(pack(b'id,s\n1,5" long\n2,"b"\n'))
+    run("load", str(path), "s.t")
+    assert '5" long' in run("show", "s.t").output
+
+
+def test_errors_in_csv_name_the_column(run: Run, tmp_path: Path) -> None:
+    run("init")
+    (tmp_path / "a.csv").write_text("id,km\n1,5\n")
+    run("load", str(tmp_path / "a.csv"), "s.t")
+    (tmp_path / "a.csv").write_text("id,km\n1,far\n")
+    told = run("load", str(tmp_path / "a.csv"), "s.t", code=1).stderr
+    assert "In column 'km': CSV conversion error to int64: invalid value 'far'" in " ".join(told.split())
