@@ -20,10 +20,17 @@ from icecore.engine.errors import CorruptLogError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Keys of JSON whose values are of rows, and stay as they are though they be paths.
-_OF_ROWS = frozenset({"initial-default", "write-default"})
+# Keys of JSON whose values are no locations, and stay as they are though they be paths: names, what is told of columns
+# and commits, and values of rows. A branch would be another one, a column one that no file has.
+_NO_LOCATIONS = frozenset(
+    {
+        *("identifier", "namespace", "default-namespace", "from", "to", "ref-name", "name", "removals", "columns"),
+        *("doc", "summary", "sql"),
+        *("initial-default", "write-default"),
+    }
+)
 # Those and the keys that name files which follow from no event, and stay where data is shared.
-_SHARED = _OF_ROWS | {"statistics-path"}
+_SHARED = _NO_LOCATIONS | {"statistics-path"}
 
 
 @frozen
@@ -89,9 +96,9 @@ class Relocations:
         return location
 
     def value(self, value: Any) -> Any:
-        """A JSON value in which each string that is a location of an old folder is one of the new folder."""
+        """A JSON value in which each location of an old folder is one of the new folder."""
         for step in self.steps:
-            value = mapped_value(value, step.mapping(), _SHARED if step.shares_data else _OF_ROWS)
+            value = mapped_value(value, step.mapping(), _SHARED if step.shares_data else _NO_LOCATIONS)
         return value
 
     def entries(self, entries: pa.Table) -> pa.Table:
@@ -119,7 +126,7 @@ def moved_prefixes(old: str, new: str) -> dict[str, str]:
     return {f"{scheme}{was}": f"{scheme}{now}" for scheme in ("file://", "file:", "")}
 
 
-def mapped_value(value: Any, mapping: LocationMapping, left_out: frozenset[str] = _OF_ROWS) -> Any:
+def mapped_value(value: Any, mapping: LocationMapping, left_out: frozenset[str] = _NO_LOCATIONS) -> Any:
     """A JSON value in which each string that is a location is mapped, but for those at the keys that are left out."""
     if isinstance(value, str):
         return mapping.resolve(value)
