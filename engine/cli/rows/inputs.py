@@ -19,6 +19,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from icecore.engine.cli.rows import json_rows
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.nested import list_parts, struct_children
 from icecore.engine.data.write.conform import conform
@@ -31,11 +32,9 @@ _JSON = (".json", ".jsonl", ".ndjson")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _CSV_COLUMN = re.compile(r"CSV column #(\d+)")
 _LONG = re.compile(rb"[0-9]{19}")
-_VISIBLE = re.compile(r"\S")
 _ZONE = re.compile(r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOST_BYTES = 2**31 - 1
-_ROWS_OF_JSON = "the rows of a JSON file are objects, one after another or in an array"
 
 
 def file_schema(path: Path, nulls: Sequence[str] = ()) -> pa.Schema:
@@ -110,9 +109,7 @@ def _wide_integers(path: Path, schema: pa.Schema, texts: pa.Table) -> set[str]:
 
 
 def _json_rows(text: str) -> Iterator[dict[str, Any]]:
-    decoder, at = json.JSONDecoder(), 0
-    while found := _VISIBLE.search(text, at):
-        value, at = decoder.raw_decode(text, found.start())
+    for value in json_rows.values(text):
         yield from (row for row in (value if isinstance(value, list) else [value]) if isinstance(row, dict))
 
 
@@ -226,12 +223,12 @@ def _json(path: Path, target: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     Raises ValidationError where a text is none of these, or has a zone that its type has not, or none that it has.
     """
     text = path.read_text("utf-8-sig").strip()
-    data = b"\n".join(map(orjson.dumps, _array(text))) if text.startswith("[") else text.encode()
+    data = json_rows.lines(text, target)
     if not data:
         return
     if data[:1] != b"{":
         # Arrow's reader dies of a null at the beginning.
-        raise ValidationError(_ROWS_OF_JSON)
+        raise ValidationError(json_rows.ROWS_OF_JSON)
     known = {f.name: kind for f in target or () if (kind := _in_json(f.type)) is not None}
     explicit = _as_text(pa.schema(known), _is_time, _is_bytes)
     table = _read_json(data, explicit)
@@ -240,15 +237,6 @@ def _json(path: Path, target: pa.Schema | None) -> Iterator[pa.RecordBatch]:
         table = _read_json(data, pa.schema(used))
     for batch in table.to_batches():
         yield _with_bytes(_with_times(batch, target), target)
-
-
-def _array(text: str) -> list[Any]:
-    """The rows of a JSON array, with numbers as they are written there, for Arrow to read by their types."""
-    as_written = orjson.Fragment
-    rows: list[Any] = json.loads(text, parse_float=as_written, parse_int=as_written, parse_constant=as_written)
-    if not all(isinstance(row, dict) for row in rows):
-        raise ValidationError(_ROWS_OF_JSON)
-    return rows
 
 
 def _read_json(data: bytes, explicit: pa.Schema) -> pa.Table:
@@ -266,6 +254,8 @@ def _in_json(kind: pa.DataType) -> pa.DataType | None:
     if pa.types.is_list(kind):
         part = _in_json(kind.value_type)
         return None if part is None or _is_bytes(part) else pa.list_(part)
+    if pa.types.is_map(kind):
+        return _in_json(pa.list_(pa.struct({json_rows.KEY: kind.key_type, json_rows.VALUE: kind.item_type})))
     is_guessed = isinstance(kind, pa.BaseExtensionType) or pa.types.is_null(kind) or pa.types.is_nested(kind)
     return None if is_guessed else kind
 
@@ -305,6 +295,12 @@ def _typed(found: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_list(kind) and pa.types.is_list(found.type):
         offsets, values = list_parts(found)
         return pa.ListArray.from_arrays(offsets, _typed(values, kind.value_type), mask=found.is_null())
+    if pa.types.is_map(kind) and pa.types.is_list(found.type) and pa.types.is_struct(found.type.value_type):
+        offsets, entries = list_parts(found)
+        of_entries = dict(zip((f.name for f in entries.type), struct_children(entries), strict=True))
+        keys = _typed(of_entries[json_rows.KEY], kind.key_type)
+        items = _typed(of_entries.get(json_rows.VALUE, pa.nulls(len(entries))), kind.item_type)
+        return pa.MapArray.from_arrays(offsets, keys, items, mask=found.is_null())
     if not (pa.types.is_string(found.type) and _is_time(kind)):
         return found
     return found.cast(kind) if pa.types.is_timestamp(kind) else _from_iso(found, kind)

@@ -243,3 +243,53 @@ def test_errors_in_csv_name_the_column(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,km\n1,far\n")
     told = run("load", str(tmp_path / "a.csv"), "s.t", code=1).stderr
     assert "In column 'km': CSV conversion error to int64: invalid value 'far'" in " ".join(told.split())
+
+
+COLUMNS = """id long, f double, g float, m map<string, long>, d map<date, double>, b map<boolean, list<float>>,
+n map<int, string>, l list<double>, s struct<x: double, m: map<string, string>>,
+o map<string, map<string, timestamp>>"""
+
+
+@pytest.mark.parametrize("form", ["an array", "lines"])
+def test_what_the_shell_prints_as_json_can_be_loaded(run: Run, run_json: RunJson, tmp_path: Path, form: str) -> None:
+    """Maps too, which are objects in JSON, and numbers that it has none for."""
+    run("init")
+    run("create", "s.t", "--schema", COLUMNS.replace("\n", " "), "--create-namespace")
+    rows: list[dict[str, Any]] = [
+        {
+            "id": 1,
+            "f": "NaN",
+            "g": "Infinity",
+            "m": {"a": 9007199254740993, "NaN": 2},
+            "d": {"2024-01-01": "NaN", "2024-01-02": 1.5},
+            "b": {"true": [1.0, "-Infinity"], "false": []},
+            "n": {"1": "NaN", "-2": "x"},
+            "l": [1.0, "-Infinity", None],
+            "s": {"x": "NaN", "m": {"k": "v"}},
+            "o": {"a": {"b": "2024-01-01T10:00:00"}, "c": {}},
+        },
+        {"id": 2, "f": 1.5, "m": {}, "s": {"x": None, "m": None}, **dict.fromkeys(("g", "d", "b", "n", "l", "o"))},
+    ]
+    (tmp_path / "a.json").write_text(json.dumps(rows) if form == "an array" else "\n".join(map(json.dumps, rows)))
+    run("append", "s.t", str(tmp_path / "a.json"))
+    printed = run("show", "s.t", "-o", "json").output
+    assert sorted(json.loads(printed), key=lambda r: r["id"]) == rows
+    (tmp_path / "b.json").write_text(printed)
+    run("append", "s.t", str(tmp_path / "b.json"))
+    assert sorted(run_json("show", "s.t"), key=lambda r: r["id"]) == [rows[0], rows[0], rows[1], rows[1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"m": {"far": 1}}', "changed from number to string"),
+        ('{"m": {"1": {}}}', "changed from number to object"),
+        ('{"m": [1]}', "changed from object to number"),
+        ('{"m": {"1, 2": 1}}', "changed from number to string"),
+    ],
+)
+def test_a_map_in_json_of_another_kind_is_refused(run: Run, tmp_path: Path, text: str, told: str) -> None:
+    run("init")
+    run("create", "s.t", "--schema", "m map<int, long>", "--create-namespace")
+    (tmp_path / "a.json").write_text(text)
+    assert told in " ".join(run("append", "s.t", str(tmp_path / "a.json"), code=1).stderr.split())
