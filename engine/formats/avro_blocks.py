@@ -10,7 +10,7 @@ import bz2
 import json
 import lzma
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -116,6 +116,17 @@ def write_container(
     return b"".join([encode_header(metadata, codec=codec, sync_marker=sync_marker), *encoded])
 
 
+def write_block(
+    metadata: Mapping[str, str | bytes], count: int, parts: Sequence[bytes], *, sync_marker: bytes
+) -> bytes:
+    """The bytes of a container of one block without compression, whose `count` records come in parts.
+
+    `metadata` must have the key `avro.schema`.
+    """
+    header = encode_header(metadata, codec="null", sync_marker=sync_marker)
+    return b"".join([header, write_long(count), write_long(sum(map(len, parts))), *parts, sync_marker])
+
+
 def encode_header(metadata: Mapping[str, str | bytes], *, codec: str, sync_marker: bytes) -> bytes:
     """The bytes before the first block; `metadata` must have the key `avro.schema`.
 
@@ -193,7 +204,7 @@ def _decompress(codec: str, data: bytes, where: str) -> bytes:
                 return data
             case "deflate":
                 inflater = inflate.decompressobj(-zlib.MAX_WBITS)
-                out = inflater.decompress(data) + inflater.flush()
+                out = inflater.decompress(data)
                 if not inflater.eof:
                     raise CorruptFileError(f"{where}: a deflated block ends early")
                 return out

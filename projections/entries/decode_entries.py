@@ -246,12 +246,9 @@ def _decode(manifests: list[list[AvroBlock]], fields: list[_FlatField], where: s
         "name": "r",
         "fields": [{"name": n, "type": f.avro_type} for n, f in zip(names, fields, strict=True)],
     }
-    file = avro_blocks.write_container(
-        {"avro.schema": json.dumps(schema)},
-        [AvroBlock(height, b"".join(data for blocks in manifests for data in (*(b.data for b in blocks), empty)))],
-        codec="null",
-        sync_marker=_SYNC,
-    )
+    # Copied once only: this is all of the manifests' bytes.
+    parts = [data for blocks in manifests for data in (*(b.data for b in blocks), empty)]
+    file = avro_blocks.write_block({"avro.schema": json.dumps(schema)}, height, parts, sync_marker=_SYNC)
     try:
         frame = pl.read_avro(io.BytesIO(file), columns=[f.column for f in fields if f.column is not None])
     except (PolarsError, PanicException, OSError):

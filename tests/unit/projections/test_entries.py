@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -40,6 +41,21 @@ def test_a_minimal_entry_takes_the_defaults(monkeypatch: pytest.MonkeyPatch) -> 
 def test_no_entries_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = entry_schema(field("lower_bounds", 125, ["null", int_map(126, 127, "bytes")]), partition=(PART_INT,))
     assert decode_by_polars(container(schema, []), monkeypatch) == []
+
+
+def test_what_manifests_hold_is_copied_once_to_be_decoded() -> None:
+    """Beside the blocks themselves there is one copy of their bytes, for polars: others take memory that is new."""
+    rows = [row(file_path=f"{i:06d}" + "x" * 4000) for i in range(500)]
+    data = container(entry_schema(), rows, "null", 64_000)
+    size = sum(len(b.data) for b in avro_blocks.read_blocks(data, avro_blocks.read_header(data, "m"), "m"))
+    decode_manifest(data, where="m", spec_id=0)
+    tracemalloc.start()
+    try:
+        decode_manifest(data, where="m", spec_id=0)
+        # Polars reads it in pieces, of which one is as large as half of it.
+        assert tracemalloc.get_traced_memory()[1] < 2.6 * size
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "bzip2", "xz"])
