@@ -174,11 +174,11 @@ def _readings(iceberg_type: PrimitiveType) -> _Readings | None:
 def _number_column(
     iceberg_type: PrimitiveType, readings: _Readings, values: pa.BinaryArray, places: Places, nan_is_null: bool
 ) -> pa.Array:
-    found, fits = _numbers(values, places.positions, readings)
+    found, fits = _numbers(values, places.index, readings)
     if nan_is_null and found.dtype.kind == "f":
         fits &= ~np.isnan(found)
     if values.null_count:
-        fits &= arrays.to_mask(values.is_valid())[places.positions]
+        fits &= arrays.to_mask(values.is_valid())[places.index]
     if places.rows is None:
         numbers, valid = found, fits
     else:
@@ -190,18 +190,20 @@ def _number_column(
     return pa.Array.from_buffers(arrow_type(iceberg_type), len(numbers), [validity(valid), pa.py_buffer(numbers)])
 
 
-def _numbers(values: pa.BinaryArray, positions: Ints, readings: _Readings) -> tuple[npt.NDArray[Any], Mask]:
+def _numbers(values: pa.BinaryArray, positions: Ints | slice, readings: _Readings) -> tuple[npt.NDArray[Any], Mask]:
     """The numbers at positions, zero for one whose length fits no reading, and which do fit; both are new arrays."""
     _, offsets, data = values.buffers()
     ends = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * 4)
     starts = ends[positions].astype(np.int64)
-    lengths = ends[positions + 1] - starts
-    found = np.zeros(len(positions), readings.kept)
-    fits = np.zeros(len(positions), np.bool_)
+    lengths = ends[1:][positions] - starts
+    found = np.zeros(len(starts), readings.kept)
+    fits = np.zeros(len(starts), np.bool_)
     for length, (dtype, factor) in readings.by_length.items():
-        chosen = lengths == length
-        if not chosen.any():
+        those = lengths == length
+        if not those.any():
             continue
+        # Mostly all of them: nothing is picked out then.
+        chosen = slice(None) if those.all() else those
         numbers = gather(np.frombuffer(data, np.uint8), starts[chosen], length).view(dtype)[:, 0]
         if factor == 1:
             fits[chosen] = True

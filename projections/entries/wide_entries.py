@@ -15,7 +15,7 @@ bounds that are the wrong way round. Types: see `typed_values`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from attrs import define, evolve, field, frozen
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.expression.bind import is_comparable
 from icecore.engine.formats import arrays
-from icecore.engine.formats.binary_columns import Ints, Places, list_positions, select
+from icecore.engine.formats.binary_columns import Ints, Places
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.typed_values import typed_values
 from icecore.engine.spec.content_file import (
@@ -48,6 +48,7 @@ from icecore.engine.spec.types import (
     TimestamptzType,
     UUIDType,
 )
+from icecore.projections.entries.keyed_values import KeyedValues, keyed_values
 from icecore.projections.entries.partition_key import spec_piece, value_pieces
 from icecore.projections.entries.partition_tuples import chunk_of
 
@@ -195,33 +196,6 @@ def _check_sequence_numbers(
         raise CorruptFileError(f"{where}: the existing entry of {path} must carry its sequence number, found none")
 
 
-@frozen
-class KeyedValues:
-    """The entries of a map column: its values, the places of each key, and the number of keys of each row."""
-
-    items: pa.Array
-    by_key: Mapping[int, Places]
-    widths: Ints
-
-    @property
-    def count(self) -> int:
-        """The number of rows."""
-        return len(self.widths)
-
-    def column(self, key: int) -> pa.Array:
-        """The values of one key, null in rows that lack it."""
-        if key not in self.by_key:
-            return pa.nulls(self.count, self.items.type)
-        return self.by_key[key].take(self.items)
-
-
-def keyed_values(column: pa.MapArray) -> KeyedValues:
-    """The entries of a map from field id, by their keys."""
-    counts, positions = list_positions(column)
-    keys = arrays.to_numbers(select(column.keys, positions))
-    return KeyedValues(column.items, dict(_by_key(keys, counts, positions)), counts)
-
-
 def _known_counts(entries: KeyedValues) -> KeyedValues:
     """The counts without -1, by which some writers say that they don't know one (SP1)."""
     smallest = pc.min(entries.items).as_py()
@@ -229,27 +203,6 @@ def _known_counts(entries: KeyedValues) -> KeyedValues:
         return entries
     unknown = pc.less(entries.items, 0)
     return evolve(entries, items=pc.if_else(unknown, pa.scalar(None, entries.items.type), entries.items))
-
-
-def _by_key(keys: Ints, counts: Ints, positions: Ints) -> Iterator[tuple[int, Places]]:
-    if not len(keys):
-        return
-    count = len(counts)
-    width = len(keys) // count
-    if width and (counts == width).all() and (keys.reshape(count, width) == keys[:width]).all():
-        # Most manifests: each row has the same keys in the same order.
-        for i in range(width):
-            yield int(keys[i]), Places(positions[i::width], None, count)
-        return
-    rows = np.repeat(np.arange(count), counts)
-    # Numbers of 16 bits are sorted by radix, so in linear time.
-    small = len(keys) > 0 and keys.min() >= 0 and keys.max() < 2**15
-    order = np.argsort(keys.astype(np.int16) if small else keys, kind="stable")
-    ordered = keys[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    for start, end in zip(starts, np.r_[starts[1:], len(keys)], strict=True):
-        chosen = order[start:end]
-        yield int(ordered[start]), Places(positions[chosen], rows[chosen], count)
 
 
 @define

@@ -17,8 +17,8 @@ from icecore.engine.formats.entry_arrow import BINARIES, COUNTS
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import PrimitiveType, StructType, VariantType, walk
+from icecore.projections.entries.keyed_values import KeyedValues, keyed_values
 from icecore.projections.entries.partition_tuples import chunk_of
-from icecore.projections.entries.wide_entries import KeyedValues, keyed_values
 from icecore.projections.inspect.partition_statistics import unified_partition_type
 from icecore.projections.inspect.shown_values import shown_type, shown_values
 

@@ -12,7 +12,7 @@ from icecore.engine.data.arrow.arrow_schema import type_to_arrow
 from icecore.engine.formats.binary_columns import Places
 from icecore.engine.formats.typed_values import typed_values
 from icecore.engine.spec.types import FixedType, PrimitiveType, UnknownType, UUIDType
-from icecore.projections.entries.wide_entries import KeyedValues
+from icecore.projections.entries.keyed_values import KeyedValues
 
 
 def shown_type(kind: PrimitiveType) -> pa.DataType:
@@ -24,7 +24,7 @@ def shown_values(kind: PrimitiveType, values: KeyedValues, key: int, *, is_parti
     """The values of one key as a column of `shown_type`; null where there is none, or one that can't be read."""
     places = values.by_key.get(key)
     if places is None:
-        return pa.nulls(values.count, shown_type(kind))
+        return values.nulls(shown_type(kind))
     return shown_at(kind, values.items, places, is_partition=is_partition)
 
 
