@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import array
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -32,6 +32,13 @@ class ManifestModels:
         """The manifests of a snapshot in list order; None where this log did not make the snapshot."""
         rows = self._manifest_rows(stream, snapshot_id)
         return None if rows is None else tuple(listed for _, listed in rows)
+
+    def lists_of(self, stream: str, snapshot_ids: Iterable[int]) -> Iterator[tuple[ListedManifest, ...] | None]:
+        """The manifests of each of the snapshots, as `list_manifests` has them, of which many list the same."""
+        lists = [self._manifest_ids(stream, snapshot_id) for snapshot_id in snapshot_ids]
+        by_id = self._manifests(sorted({i for ids in lists if ids is not None for i in ids}))
+        for ids in lists:
+            yield None if ids is None else tuple(by_id[i] for i in ids)
 
     def manifests_of(self, stream: str, snapshot_ids: Iterable[int]) -> tuple[list[ListedManifest], set[int]]:
         """The manifests that any of the snapshots lists, each once, and the snapshots that this log made."""

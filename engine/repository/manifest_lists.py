@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, evolve, field
@@ -41,6 +41,13 @@ class ManifestLists:
         """The manifests of a snapshot, from the log or, where the snapshot came from outside, from its files."""
         known = self.models.list_manifests(state.stream, snapshot.snapshot_id)
         return known if known is not None else self._foreign_list(state, snapshot)
+
+    def all_lists(self, state: TableState) -> Iterator[tuple[Snapshot, tuple[ListedManifest, ...]]]:
+        """Each snapshot of a table with its manifests; the record of one is read once, however many list it."""
+        snapshots = state.metadata.snapshots
+        known = self.models.lists_of(state.stream, [s.snapshot_id for s in snapshots])
+        for snapshot, listed in zip(snapshots, known, strict=True):
+            yield snapshot, listed if listed is not None else self._foreign_list(state, snapshot)
 
     def live_entries(self, state: TableState, listed: ListedManifest) -> pa.Table:
         """The entries of a manifest that are not deleted, with all that they inherit."""

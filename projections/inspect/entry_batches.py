@@ -63,8 +63,8 @@ class TableEntries:
     def all_listed(self) -> Sequence[ListedManifest]:
         """The manifests of all snapshots; one that several list as the first of them does."""
         found: dict[str, ListedManifest] = {}
-        for snapshot in self.state.metadata.snapshots:
-            for listed in self.planner.repository.list_manifests(self.state, snapshot):
+        for _, manifests in self.planner.repository.lists.all_lists(self.state):
+            for listed in manifests:
                 found.setdefault(listed.manifest.manifest_path, listed)
         return list(found.values())
 

@@ -67,8 +67,7 @@ def manifests(repository: Repository, state: TableState, snapshot: Snapshot | No
 def all_manifests(repository: Repository, state: TableState) -> pa.Table:
     """A row for each manifest of each snapshot; `reference_snapshot_id` is that of the snapshot."""
     found, rows = [], _Rows(repository, state)
-    for snapshot in state.metadata.snapshots:
-        listed = repository.list_manifests(state, snapshot)
+    for snapshot, listed in repository.lists.all_lists(state):
         for row, each in zip(rows.of(listed), listed, strict=True):
             own = {"reference_snapshot_id": signed(snapshot.snapshot_id), "key_metadata": each.manifest.key_metadata}
             found.append({**row, **own})

@@ -15,6 +15,7 @@ from core_tables import pyiceberg_catalog
 
 import icecore
 from icecore.engine.errors import NoSuchSnapshotError
+from icecore.engine.log.store import EventStore
 from icecore.projections.inspect.file_rows_of_entries import EntryColumns
 
 IDS = [uuid.UUID(int=i) for i in range(3)]
@@ -195,3 +196,25 @@ def test_what_was_made_last_is_kept(lake: icecore.Catalog, monkeypatch: pytest.M
     with table.update_schema() as schema:
         schema.rename_column("x", "y")
     assert "y" in table.inspect.files()["readable_metrics"].type.names
+
+
+@pytest.mark.parametrize("name", ["all_manifests", "all_files", "all_entries"])
+def test_a_manifest_that_many_snapshots_list_is_read_once(
+    name: str, catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One query has them all, however many snapshots there are."""
+    table = catalog.create_table("ns.many", pa.schema([("x", pa.int64())]))
+    for x in range(4):
+        table.append([{"x": x}])
+    read: list[int] = []
+    rows = EventStore.rows
+
+    def counting(store: EventStore, file: str, query_name: str, /, **parameters: Any) -> Any:
+        found = rows(store, file, query_name, **parameters)
+        if query_name == "manifests_by_id":
+            read.append(len(found))
+        return found
+
+    monkeypatch.setattr(EventStore, "rows", counting)
+    found = getattr(table.inspect, name)()
+    assert (found.num_rows, read) == ({"all_manifests": 10}.get(name, 4), [4])
