@@ -155,7 +155,7 @@ def with_status(entries: pa.Table, status: ManifestEntryStatus, snapshot_id: int
     out = entries.set_column(0, ENTRY_SCHEMA.field("status"), pa.repeat(pa.scalar(int(status), pa.int32()), rows))
     if snapshot_id is not None:
         out = out.set_column(1, ENTRY_SCHEMA.field("snapshot_id"), pa.repeat(pa.scalar(snapshot_id, pa.int64()), rows))
-    return out.cast(ENTRY_SCHEMA)
+    return out if out.schema.equals(ENTRY_SCHEMA) else out.cast(ENTRY_SCHEMA)
 
 
 def path_keys(locations: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -34,6 +34,8 @@ class DistinctFiles:
 
     def table(self) -> pa.Table:
         """The distinct rows."""
+        if len(self._parts) == 1:
+            return self._parts[0]
         return distinct(pa.concat_tables([self._schema.empty_table(), *self._parts]))
 
 

@@ -30,3 +30,18 @@ def test_each_row_is_kept_once(monkeypatch: pytest.MonkeyPatch, collide: bool) -
     expected = table(("a", 1, None), ("b", 1, "x"), ("a", 2, None), *((f"c{n % 2}", n, "y") for n in range(5)))
     assert found == sorted(map(str, expected.to_pylist()))
     assert DistinctFiles(SCHEMA).table().num_rows == 0
+
+
+def test_files_that_come_at_once_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a table with a few manifests are such."""
+    looked: list[int] = []
+    distinct = verify_distinct.distinct
+
+    def counting(rows: pa.Table) -> pa.Table:
+        looked.append(rows.num_rows)
+        return distinct(rows)
+
+    monkeypatch.setattr(verify_distinct, "distinct", counting)
+    files = DistinctFiles(SCHEMA)
+    files.add(table(("a", 1, None), ("b", 1, "x"), ("a", 1, None)))
+    assert (files.table().num_rows, looked) == (2, [3])
