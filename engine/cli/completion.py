@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from contextlib import closing, suppress
-from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
@@ -36,6 +35,7 @@ def named(command: str) -> click.Command:
 def _names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names that begin as what was typed; none where the warehouse can't be read."""
     import sqlite3
+    from pathlib import Path
 
     from icecore.engine.queries.named_queries import query
 
