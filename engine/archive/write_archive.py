@@ -91,14 +91,15 @@ def archive_path(log: Path, first: int, last: int) -> Path:
 def abandoned_archives(store: EventStore) -> Iterator[Path]:
     """The files beside the log of archiving that died, or goes on; under the write lock, as one is being named there.
 
-    Told apart from what another state of this log had archived: all that they hold is in the log too.
+    Told apart from what another state of this log had archived: all that they hold is in the log too. Where a file of
+    the log itself is missing, as after a backup was put back, one of them may have what it had, and they stay.
     """
-    name, used = glob.escape(store.path.name), store.archives.paths()
-    folder = store.path.absolute().parent
+    name, folder = glob.escape(store.path.name), store.path.absolute().parent
     yield from folder.glob(f".{name}.archive-*.part*")
-    for path in folder.glob(f"{name}.archive-*"):
-        if path not in used and _is_copy(store, path):
-            yield path
+    # An archive's path may be written another way than its folder's.
+    used = {path.resolve() for path in store.archives.paths()}
+    if all(path.exists() for path in used):
+        yield from (p for p in folder.glob(f"{name}.archive-*") if p.resolve() not in used and _is_copy(store, p))
 
 
 def _is_copy(store: EventStore, path: Path) -> bool:

@@ -251,7 +251,8 @@ def remove_abandoned_archives(store: EventStore) -> None:
 def _unfinished(store: EventStore) -> set[Path]:
     used = store.archives.paths()
     found = set[Path]()
-    for path in used:
+    # Where an archive is missing, as after a backup of the log was put back, they may be all that there is of it.
+    for path in filter(Path.exists, used):
         base = glob.escape(path.name.partition(ENDING)[0])
         found.update(path.parent.glob(f"{base}{ENDING}*"), path.parent.glob(f".{base}{ENDING}*.part*"))
     note = ToTidy.of(store)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from traces import traces_of
 
 import icecore
 from icecore.engine.cli.main import cli
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import MissingArchiveError, ValidationError
 
 SECRET = "zoe.secret@x.org"
 
@@ -139,3 +141,40 @@ def test_the_command_forgets_a_text(catalog: icecore.Catalog) -> None:
     assert run("--text", SECRET, "--dry-run").output == "would forget the text in 6 events\n"
     assert run("--text", SECRET, "--yes").output == "forgot the text in 6 events\n"
     assert run("ns.t", "--text", SECRET).exit_code == run().exit_code == 2
+
+
+@pytest.mark.parametrize("spelled", ["..", "link"])
+def test_forgetting_keeps_an_archive_whose_path_is_written_another_way(
+    catalog: icecore.Catalog, warehouse: Path, spelled: str
+) -> None:
+    """It is not one that an archiving left behind, though it lies beside the log under such a name."""
+    told(catalog)
+    (warehouse.parent / "link").symlink_to(warehouse)
+    beside = warehouse.parent / "link" if spelled == "link" else warehouse / ".." / warehouse.name
+    catalog.archive(before=4, path=beside / "icecore.db.archive-00000001-00000003")
+    catalog.create_namespace("late", message="by amy")
+    catalog.forget_text("amy")
+    assert catalog.verify().problems == () and len(catalog.log()) == catalog.position
+
+
+def test_a_log_from_a_backup_whose_archive_was_written_anew_leaves_that_one(
+    catalog: icecore.Catalog, warehouse: Path, tmp_path: Path
+) -> None:
+    """It is of the later log, which may be put back yet, and all that is left of these events."""
+    told(catalog)
+    catalog.archive(before=catalog.position)
+    catalog.close()
+    shutil.copy(warehouse / "icecore.db", tmp_path / "backup.db")
+    with icecore.open(warehouse) as lake:
+        lake.forget_text(SECRET)
+    shutil.copy(warehouse / "icecore.db", tmp_path / "later.db")
+    (anew,) = warehouse.glob("*.forgotten-*")
+    shutil.copy(tmp_path / "backup.db", warehouse / "icecore.db")
+    with icecore.open(warehouse) as lake:
+        lake.create_namespace("late", message="by amy")
+        with pytest.raises(MissingArchiveError):
+            lake.forget_text("amy")
+    assert anew.exists()
+    shutil.copy(tmp_path / "later.db", warehouse / "icecore.db")
+    with icecore.open(warehouse) as lake:
+        assert lake.verify().problems == ()
