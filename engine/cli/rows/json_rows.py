@@ -27,7 +27,7 @@ def lines(text: str, target: pa.Schema | None) -> bytes:
     """The rows of an array of objects, or of one object after another.
 
     Numbers stay as they are written there, for Arrow to read by their types. Raises ValidationError for an array of
-    something else, JSONDecodeError.
+    something else and a map that is no object, JSONDecodeError.
     """
     row = None if target is None else pa.struct(list(target))
     if text.startswith("["):
@@ -54,10 +54,13 @@ def _has_map(kind: pa.DataType) -> bool:
 
 
 def _written(value: Any, kind: pa.DataType | None) -> Any:
-    """A value as Arrow's reader takes it for a type."""
-    if kind is None:
+    """A value as Arrow's reader takes it for a type. Raises ValidationError for a map that is no object."""
+    if kind is None or value is None:
         return value
-    if isinstance(value, dict) and pa.types.is_map(kind):
+    if pa.types.is_map(kind):
+        if not isinstance(value, dict):
+            found = "an array" if isinstance(value, list) else "a single value"
+            raise ValidationError(f"a map is an object in JSON, found {found}")
         return [{KEY: _key(k, kind.key_type), VALUE: _written(v, kind.item_type)} for k, v in value.items()]
     if isinstance(value, dict) and pa.types.is_struct(kind):
         kinds = {f.name: f.type for f in kind}
@@ -72,11 +75,11 @@ def _key(text: str, kind: pa.DataType) -> Any:
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         return text
     try:
-        json.loads(text)
+        is_none = json.loads(text) is None
     except json.JSONDecodeError:
-        # Then Arrow's reader says what it is not.
-        return _written(text, kind)
-    return orjson.Fragment(text)
+        is_none = True
+    # Of what is none Arrow's reader says it.
+    return _written(text, kind) if is_none else orjson.Fragment(text)
 
 
 _AS_WRITTEN: dict[str, Any] = dict.fromkeys(("parse_float", "parse_int", "parse_constant"), orjson.Fragment)

@@ -284,7 +284,10 @@ def test_what_the_shell_prints_as_json_can_be_loaded(run: Run, run_json: RunJson
     [
         ('{"m": {"far": 1}}', "changed from number to string"),
         ('{"m": {"1": {}}}', "changed from number to object"),
-        ('{"m": [1]}', "changed from object to number"),
+        ('{"m": {"null": 1}}', "changed from number to string"),
+        ('{"m": [1]}', "a map is an object in JSON, found an array"),
+        ('[{"m": [{"value": 1}]}]', "a map is an object in JSON, found an array"),
+        ('{"m": "NaN"}', "a map is an object in JSON, found a single value"),
         ('{"m": {"1, 2": 1}}', "changed from number to string"),
     ],
 )
