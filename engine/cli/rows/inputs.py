@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import codecs
 import datetime as dt
 import io
 import json
@@ -207,14 +207,16 @@ def _check_quotes(path: Path, delimiter: str) -> None:
         quotes = sum(chunk.count(b'"') for chunk in iter(lambda: file.read(2**20), b""))
     if quotes % 2 == 0:
         return
-    with pa.input_stream(str(path)) as file, io.TextIOWrapper(file, "utf-8", "replace", newline="") as text:
-        rows, line = csv.reader(text, delimiter=delimiter, strict=True), 1
-        try:
-            for _ in rows:
-                line = rows.line_num + 1
-        except csv.Error as e:
-            if "end of data" in str(e):
-                raise ValidationError(f"the row of line {line} has a quote that is not closed until the end") from e
+    # A quote opens a value as its first byte, after which two stand for one within.
+    value = re.compile(rb'(?:^|(?<=[\r%b]))"[^"]*(?:""[^"]*)*("?)' % delimiter.encode())
+    opened = None
+    with pa.input_stream(str(path)) as file:
+        for number, line in enumerate(io.BufferedReader(file), 1):
+            text = line.removeprefix(codecs.BOM_UTF8) if opened is None else b'"' + line
+            places = [found.start() for found in value.finditer(text) if not found[1]]
+            opened = (number if opened is None or places[0] else opened) if places else None
+    if opened is not None:
+        raise ValidationError(f"line {opened} has a quote that is not closed until the end")
 
 
 def _json(path: Path, target: pa.Schema | None) -> Iterator[pa.RecordBatch]:

@@ -230,7 +230,12 @@ def test_a_quote_that_is_never_closed_is_told_of(run: Run, tmp_path: Path, packe
     name, pack = ("a.csv.gz", gzip.compress) if packed else ("a.csv", bytes)
     path = tmp_path / name
     path.write_bytes(pack(b'id,s\n1,"a ""word"" and\nmore"\n2,"b\n3,c\n'))
-    assert f"{name}: the row of line 4 has a quote that is not closed" in run("load", str(path), "s.t", code=1).stderr
+    assert f"{name}: line 4 has a quote that is not closed" in run("load", str(path), "s.t", code=1).stderr
+    # Also where it is longer than the values of Python's csv, or comes after a value that goes on behind its quote.
+    path.write_bytes(pack(b'id,s\n1,"b\n' + b"3,c\n" * 50_000))
+    assert f"{name}: line 2 has a quote" in run("load", str(path), "s.t", code=1).stderr
+    path.write_bytes(pack(b'\xef\xbb\xbf"id",s\n1,"a"b\n2,"b\n3,c\n'))
+    assert f"{name}: line 3 has a quote" in run("load", str(path), "s.t", code=1).stderr
     path.write_bytes(pack(b'id,s\n1,5" long\n2,"b"\n'))
     run("load", str(path), "s.t")
     assert '5" long' in run("show", "s.t").output
