@@ -35,7 +35,7 @@ def note_removed_orphans(store: EventReader, position: int, keys: Iterable[str])
 
 def any_removed_orphans(store: EventStore) -> bool:
     """Whether any search for orphans let files go."""
-    return store.has_read_models and store.row(MODELS, "has_removed_orphans") is not None
+    return store.has_read_model("removed_orphan") and store.row(MODELS, "has_removed_orphans") is not None
 
 
 def removed_orphans(store: EventReader, keys: Iterable[str]) -> dict[str, int]:

@@ -89,7 +89,7 @@ class ManifestModels:
 
     def kept_file(self, stream: str, location: str) -> sqlite3.Row | None:
         """The position, kind and SHA-256 of another's file that an event keeps; None where none does."""
-        if not self._store.has_read_models:
+        if not self._store.has_read_model("kept_file"):
             return None
         return self._store.row(MODELS, "get_kept_file", stream=stream, location=location)
 

@@ -279,13 +279,12 @@ class EventStore(EventReader):
 
     def _bring_up(self) -> None:
         """Builds the read models that an earlier release did not have, inside of a write transaction."""
-        if not self.has_read_models:
+        if not self._has_read_models and self.row(EVENTS, "has_read_models") is None:
             run_script(self.connection(), query(SCHEMA, "read_models"))
 
-    @property
-    def has_read_models(self) -> bool:
-        """Whether all read models are there: a log of an earlier release that nobody wrote since lacks some."""
-        return self._has_read_models or self.row(EVENTS, "has_read_models") is not None
+    def has_read_model(self, name: str) -> bool:
+        """Whether a read model is there: a log of an earlier release that nobody wrote since lacks some."""
+        return self._has_read_models or self.row(EVENTS, "has_read_model", name=name) is not None
 
     def check_writable(self) -> None:
         """Raises ReadOnlyError where nothing may be written, MovedWarehouseError because of the folder."""

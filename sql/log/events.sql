@@ -6,8 +6,12 @@ SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'event';
 -- name: has_read_models
 -- One row where what earlier releases did not have is there.
 SELECT 1 AS are_there FROM (
-    SELECT count(*) AS found FROM sqlite_master WHERE name IN ('table_folder', 'kept_file', 'event_name_taken', 'removed_orphan')
+    SELECT count(*) AS found FROM sqlite_master
+    WHERE name IN ('table_folder', 'kept_file', 'event_name_taken', 'removed_orphan')
 ) WHERE found = 4;
+
+-- name: has_read_model
+SELECT 1 FROM sqlite_master WHERE name = $name;
 
 -- name: head
 SELECT position, hash, recorded_at_ms FROM event ORDER BY position DESC LIMIT 1;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,24 @@ def test_reads_need_no_file_of_theirs(catalog: icecore.Catalog) -> None:
         assert ids_of(table) == [2, 3, 4, 6, 7]
         assert table.blame().to_pylist() == blamed
         assert again.sql("SELECT change, file_path FROM file_history ORDER BY ALL").to_pylist() == history
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_log_of_an_earlier_release_has_them_before_it_is_written(catalog: icecore.Catalog, read_only: bool) -> None:
+    """Read models that came later are none of theirs."""
+    table = written(catalog, "client")
+    catalog.close()
+    with sqlite3.connect(catalog.path / "icecore.db") as connection:
+        connection.execute("DROP TABLE removed_orphan")
+    lose(local(table.metadata_location).parent)
+    with icecore.open(catalog.path, read_only=read_only) as lake:
+        again = lake.load_table("ns.t")
+        assert ids_of(again) == [2, 3, 4, 6, 7]
+        assert all(repository_of(lake).entries.kept_bytes(again.state.stream, f) for f in kept_of(lake))
+
+
+def kept_of(catalog: icecore.Catalog) -> list[str]:
+    return [f.location for e in store_of(catalog).events() for f in kept_files(e.payload)]
 
 
 def test_not_all_lists_of_a_client_stay_in_memory(catalog: icecore.Catalog) -> None:
