@@ -44,7 +44,8 @@ class PlainParser(HttpRequestParser):
     """A parser of requests that stay HTTP/1.1, whatever else their clients offer to speak (RFC 9110, section 7.8).
 
     A request with such an offer ends with its head to httptools, which takes the body for bytes of the other protocol:
-    so the head is read again without the offer. CONNECT has no body.
+    so the head is read again without the offer, by another parser, as one that is to close the connection reads no
+    more. CONNECT has no body.
     """
 
     def __init__(self, connection: GuardedConnection) -> None:
@@ -59,16 +60,17 @@ class PlainParser(HttpRequestParser):
 
     def feed_data(self, data: bytes | bytearray | memoryview[int] | array[int]) -> None:
         """Reads bytes of requests. Raises HttpParserError, and HttpParserUpgrade at CONNECT."""
-        rest = memoryview(data)
+        parser, rest = self, memoryview(data)
         while rest:
             try:
-                super().feed_data(rest)
+                super(PlainParser, parser).feed_data(rest)
                 break
             except HttpParserUpgrade as e:
-                if not self.is_offer:
+                if not parser.is_offer:
                     raise
-                rest = rest[e.args[0] :]
-                super().feed_data(self._head())
+                rest, head = rest[e.args[0] :], parser._head()
+                parser = self._connection.parser = PlainParser(self._connection)
+                super(PlainParser, parser).feed_data(head)
 
     def _head(self) -> bytes:
         lines = [b"%s %s HTTP/%s" % (self.get_method(), self._connection.url, self.get_http_version().encode())]

@@ -108,3 +108,15 @@ def test_an_offer_of_another_protocol_is_passed_over(rest: RestClient, caplog: p
         assert not caplog.records
         client.sendall(b"CONNECT 127.0.0.1:80 HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
         assert client.recv(65536).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(("version", "also"), [("1.0", ""), ("1.1", ", close")])
+def test_an_offer_on_a_connection_that_is_closed_next_is_passed_over_too(
+    rest: RestClient, version: str, also: str
+) -> None:
+    """As a proxy sends it on that asks in HTTP/1.0, or on a connection for each request."""
+    body = '{"namespace": ["closed"]}'
+    head = f"POST /v1/namespaces HTTP/{version}\r\nhost: 127.0.0.1\r\nconnection: upgrade{also}\r\nupgrade: h2c\r\n"
+    with connected(rest, f"{head}content-length: {len(body)}\r\n\r\n{body}".encode()) as client:
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert client.recv(65536) == b""
