@@ -5,11 +5,9 @@ They are taken for another engine's commits, and may be: so they are only refuse
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from attrs import evolve
 
-from icecore.engine.errors import ForeignCommitError, MissingFileError
+from icecore.engine.errors import CorruptFileError, ForeignCommitError, MissingFileError
 from icecore.engine.foreign.foreign_metadata import read_foreign
 from icecore.engine.foreign.foreign_rows import FOREIGN
 from icecore.engine.log.read_models import dotted
@@ -20,26 +18,29 @@ from icecore.projections.inspect.reachable_files import needed_files
 
 
 def check_later_versions(repository: Repository) -> None:
-    """Raises ForeignCommitError for a version that is not in the log, and names files that are not there."""
+    """Raises ForeignCommitError for a version that is not in the log, and names files that are not there whole.
+
+    Of those of a table the newest counts: what one before it named may have been expired since.
+    """
     repository.materializer.settle_claims()
     for row in repository.store.rows(FOREIGN, "numbered_heads"):
         state = repository.state(row["stream"])
-        for location in _later_versions(repository, state):
-            if (missing := _missing(repository, state, location)) is not None:
-                here = repository.storage_of(state).resolve(location)
-                raise ForeignCommitError(
-                    f"{dotted(state.identifier)}: {here} is later than the log and needs what is missing ({missing}), "
-                    f"as where a warehouse was copied while it was written; clone the original to a new folder, or "
-                    f"delete that version and those after it here"
-                )
+        location = _newest_version(repository, state)
+        if location is not None and (missing := _missing(repository, state, location)) is not None:
+            here = repository.storage_of(state).resolve(location)
+            raise ForeignCommitError(
+                f"{dotted(state.identifier)}: {here} is later than the log and needs what is missing or cut off "
+                f"({missing}), as where a warehouse was copied while it was written; clone the original to a new "
+                f"folder, or delete that version here"
+            )
 
 
-def _later_versions(repository: Repository, state: TableState) -> Iterator[str]:
+def _newest_version(repository: Repository, state: TableState) -> str | None:
     storage, version = repository.storage_of(state), state.metadata_version
-    folder = metadata_folder(state.metadata.location, state.metadata.properties)
+    folder, newest = metadata_folder(state.metadata.location, state.metadata.properties), None
     while (location := version_after(folder, version, storage)) is not None:
-        yield location
-        version = version_of(location) or version + 1
+        newest, version = location, version_of(location) or version + 1
+    return newest
 
 
 def _missing(repository: Repository, state: TableState, location: str) -> str | None:
@@ -51,5 +52,5 @@ def _missing(repository: Repository, state: TableState, location: str) -> str | 
         of_new = evolve(metadata, snapshots=new, metadata_log=(), statistics=(), partition_statistics=())
         later = evolve(state, stream=f"{state.stream}@{location}", metadata=of_new, metadata_location=None)
         return next((storage.resolve(f) for f in needed_files(repository, later, set()) if not storage.exists(f)), None)
-    except MissingFileError as e:
+    except (CorruptFileError, MissingFileError) as e:
         return str(e)

@@ -13,6 +13,7 @@ import pytest
 from core_tables import digests, ids_of, pyiceberg_catalog
 
 import icecore
+from icecore.engine.common.ids import now_ms
 from icecore.engine.common.location import local_path
 from icecore.engine.errors import ForeignCommitError, IcecoreError, MovedWarehouseError, StorageError, ValidationError
 from icecore.engine.relocate import copied_folder
@@ -358,6 +359,37 @@ def test_a_copy_by_hand_of_a_later_version_without_its_files_is_told_of(lake: Pa
         with icecore.open(folder) as catalog:
             assert ids_of(catalog.load_table("s.v2fs")) == rows
             assert catalog.verify().problems == ()
+
+
+@pytest.mark.parametrize("name", ["v*.json", "snap-*.avro", "*-m0.avro"])
+def test_a_copy_by_hand_of_a_later_version_that_is_cut_off_is_told_of(lake: Path, name: str) -> None:
+    copy = lake.with_name("copy")
+    shutil.copytree(lake, copy)
+    with icecore.open(lake) as catalog:
+        catalog.load_table("s.v2fs").append([{"id": 66, "city": "late"}])
+    before = set(copy.rglob("*"))
+    shutil.copytree(lake / "s", copy / "s", dirs_exist_ok=True)
+    (cut_off,) = set(copy.rglob(name)) - before
+    cut_off.write_bytes(cut_off.read_bytes()[:-100])
+    with pytest.raises(ForeignCommitError, match=rf"{copy}/s/v2fs/metadata/v5\.metadata\.json .* cut off"):
+        icecore.clone_warehouse(copy)
+
+
+def test_of_later_versions_only_the_newest_has_to_have_its_files(lake: Path) -> None:
+    """Another engine may have expired what those before it made."""
+    copy = lake.with_name("copy")
+    shutil.copytree(lake, copy)
+    with icecore.open(lake) as catalog:
+        table = catalog.load_table("s.v2fs")
+        table.append([{"id": 66, "city": "late"}])
+        table.delete("id = 66")
+        table.maintenance.expire_snapshots().older_than(now_ms() + 1).retain_last(1).commit()
+    shutil.rmtree(copy / "s/v2fs")
+    shutil.copytree(lake / "s/v2fs", copy / "s/v2fs")
+    icecore.clone_warehouse(copy)
+    with icecore.open(copy) as catalog:
+        assert ids_of(catalog.load_table("s.v2fs")) == KEPT
+        assert catalog.verify().problems == ()
 
 
 def test_a_copy_is_not_moved_beside_its_original(lake: Path) -> None:
