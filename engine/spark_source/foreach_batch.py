@@ -112,8 +112,9 @@ def check_batch(transaction: Transaction, rows: Callable[[], int], query: str, b
     if then != now:
         raise ValidationError(
             f"batch {batch_id} of the query {query} was committed with {counted(then, 'row')}, at position "
-            f"{made.position}, and comes again with {now}: its checkpoint is an older one or a copy; "
-            "who wants to go on from there gives the query another name"
+            f"{made.position}, and comes again with {now}: its checkpoint is an older one or a copy, or its rows "
+            "follow from more than its offsets; who wants to go on from there gives the query a new checkpoint, or "
+            "another name where foreach_batch was given one"
         )
 
 
