@@ -348,11 +348,11 @@ def _take_in(
     table.add_files(found.files)
 
 
-__all__ = ["Catalog", "open_catalog"]
-
-
 def _reopened(path: Path, read_only: bool, actor: str | None, rules: LocationRules) -> Catalog:
     """The catalog that was pickled, open where it arrived."""
     catalog = Catalog(path, create=False, read_only=read_only, actor=actor)
     catalog._warehouse.repository.location_rules = rules
     return catalog
+
+
+__all__ = ["Catalog", "open_catalog"]

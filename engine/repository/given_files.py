@@ -84,7 +84,7 @@ class GivenFiles:
         return self._look(first, None, first.metadata, first.metadata.snapshots)
 
     def check_added(self, state: TableState, entries: pa.Table) -> None:
-        """Raises CommitConflictError where an added file was removed as an orphan, of a commit of ours too."""
+        """Raises CommitConflictError where a file that a commit adds, one of ours too, was removed as an orphan."""
         from icecore.engine.repository.removed_orphans import check_none_removed
 
         check_none_removed(self.store, state, self.storage_of(state), entries)
