@@ -33,6 +33,7 @@ def foreach_batch(
     *,
     query: str | None = None,
     sink: str | None = None,
+    skip_committed: bool = False,
     branch: str = MAIN_BRANCH,
     snapshot_properties: Mapping[str, str] | None = None,
     message: str | None = None,
@@ -45,8 +46,9 @@ def foreach_batch(
     again: the commit's idempotency key is the table, the branch, the query and the number of the batch. Where a query
     changes a branch of a table more than once a batch, each such function needs a name of its own, `sink`, else only
     the first one acts. `query` names the query where Spark does not tell its id, in Spark Connect; it must be another
-    one when a query starts over with a new checkpoint, whose batches count from zero. The function can be pickled:
-    where it runs, it opens the table's warehouse anew. Raises ReadOnlyError where the table can't be changed.
+    one when a query starts over with a new checkpoint, whose batches count from zero. An appended batch that comes
+    again with another count of rows is refused, unless `skip_committed` says to pass over it. The function can be
+    pickled: where it runs, it opens the table's warehouse anew. Raises ReadOnlyError where the table can't be changed.
     """
     table._repository.check_writable()
     return BatchCommits(
@@ -55,6 +57,7 @@ def foreach_batch(
         change,
         query,
         sink,
+        skip_committed,
         branch,
         dict(snapshot_properties or {}),
         message,
@@ -71,6 +74,7 @@ class BatchCommits:
     change: Change | None
     query: str | None
     sink: str | None
+    skip_committed: bool
     branch: str
     snapshot_properties: Mapping[str, str]
     message: str | None
@@ -91,7 +95,7 @@ class BatchCommits:
                 if self.change is not None:
                     self.change(transaction, rows)
                     return
-                if is_spark(rows):
+                if is_spark(rows) and not self.skip_committed:
                     check_batch(transaction, rows.count, query, batch_id)
                 named = {QUERY_ID: query, EPOCH_ID: str(batch_id), **self.snapshot_properties}
                 transaction.append(rows, branch=self.branch, snapshot_properties=named)
@@ -112,9 +116,9 @@ def check_batch(transaction: Transaction, rows: Callable[[], int], query: str, b
     if then != now:
         raise ValidationError(
             f"batch {batch_id} of the query {query} was committed with {counted(then, 'row')}, at position "
-            f"{made.position}, and comes again with {now}: its checkpoint is an older one or a copy, or its rows "
-            "follow from more than its offsets; who wants to go on from there gives the query a new checkpoint, or "
-            "another name where foreach_batch was given one"
+            f"{made.position}, and comes again with {now}: its checkpoint is an older one or a copy, and goes on under "
+            "another name of the query; or its rows follow from more than its offsets, and skip_committed (option "
+            "skip-committed-batches) passes over it"
         )
 
 

@@ -60,7 +60,7 @@ WRITING = _TABLE | {
 """The options of a write."""
 
 STREAM_WRITING = _TABLE | {
-    *("branch", "message", "author", "snapshot-properties", "query-id"),
+    *("branch", "message", "author", "snapshot-properties", "query-id", "skip-committed-batches"),
     # Spark's own, which it hands over too.
     *("checkpointlocation", "queryname"),
 }

@@ -24,7 +24,7 @@ STATIC, DYNAMIC = "static", "dynamic"
 class WritePlan:
     """A write to a table; `overwrite_mode` is None for an append. With the same key nothing is done twice.
 
-    `batch` is the query and number of a stream's batch.
+    `batch` is the query and number of a stream's batch, unless one that was committed is passed over unseen.
     """
 
     warehouse: str
@@ -36,6 +36,7 @@ class WritePlan:
     message: str | None
     author: str | None
     idempotency_key: str
+    skips_committed: bool = False
     batch: tuple[str, int] | None = None
 
     @classmethod
@@ -59,6 +60,7 @@ class WritePlan:
             options.text("message"),
             options.text("author"),
             idempotency_key,
+            options.flag("skip-committed-batches"),
         )
 
     def opened(self) -> Catalog:
@@ -103,7 +105,8 @@ class WritePlan:
         """The plan of one batch of a stream, which a batch that comes again shares."""
         properties = {QUERY_ID: query_id, EPOCH_ID: str(batch_id), **self.snapshot_properties}
         key = batch_key("writeStream", table_uuid, query_id, batch_id, self.branch)
-        return evolve(self, snapshot_properties=properties, idempotency_key=key, batch=(query_id, batch_id))
+        batch = None if self.skips_committed else (query_id, batch_id)
+        return evolve(self, snapshot_properties=properties, idempotency_key=key, batch=batch)
 
 
 def _snapshot_properties(options: SourceOptions) -> dict[str, str]:

@@ -89,6 +89,7 @@ def test_a_batch_that_comes_again_has_the_rows_that_it_had(spark: Any, table: ic
         commits(spark.range(2), 0)
     with pytest.raises(ValidationError, match="batch 0 of the query q was committed with 2 rows"):
         commits(spark.range(3), 0)
+    icecore.spark.foreach_batch(table, query="q", skip_committed=True)(spark.range(3), 0)
     assert ids_of(table) == [0, 1]
 
 

@@ -123,6 +123,9 @@ def test_a_batch_that_comes_again_has_the_rows_that_it_had(warehouse: Path, tabl
         writer.commit(more, 0)
     writer.abort(more, 0)
     assert there(more) == [False] and ids(table) == [7]
+    passing = stream_writer(warehouse, skip_committed_batches="true")
+    passing.commit(again := written(passing._files, "q") + written(passing._files, "q"), 0)
+    assert not any(there(again)) and ids(table) == [7]
     whole = stream_writer(warehouse, overwrite=True)
     whole.commit(written(whole._files, "q") + written(whole._files, "q"), 0)
     assert ids(table) == [7]
