@@ -21,6 +21,7 @@ from icecore.engine.display.output import pair_lines, print_json, print_text, wr
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.queries.named_queries import query, quote
+from icecore.engine.scan.relation.scan_relation import column_names
 from icecore.engine.view.view import View
 
 SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
@@ -195,10 +196,10 @@ def _view_rows(view: View, where: str | None, columns: tuple[str, ...] | None, l
     schema = view.schema()
     selected = schema.select(columns or ("*",))
     if where is None:
-        taken = ", ".join(quote(f.name) for f in selected.fields)
-        rows = view.query(
-            query("query/views.sql", "first_rows", names=taken, view=quote(view.name()[-1]), most=str(limit))
-        )
+        names = dict(zip((f.name for f in schema.fields), column_names(schema), strict=True))
+        taken = ", ".join(quote(names[f.name]) for f in selected.fields)
+        sql = query("query/views.sql", "first_rows", names=taken, view=quote(view.name()[-1]), most=str(limit))
+        rows = view.query(sql).rename_columns([f.name for f in selected.fields])
     else:
         rows = keep_rows(view.to_arrow(), bind(parse_filter(where), schema), schema).slice(0, limit)
     wanted = schema_to_arrow(selected, with_ids=False)

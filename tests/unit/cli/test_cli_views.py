@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import Result
 
@@ -104,6 +105,14 @@ def test_show_gives_a_view_s_rows(run: Run, run_json: RunJson, notes: str) -> No
     assert len(run_json("show", notes, "--limit", "1")) == 1
     assert run_json("show", notes, "--limit", "0") == []
     assert "last" in run("show", notes).stdout
+
+
+def test_show_tells_columns_apart_whose_names_differ_in_case(run_json: RunJson, warehouse: Path, notes: str) -> None:
+    with icecore.open(warehouse, actor="ann") as catalog:
+        schema = pa.schema({"id": pa.int64(), "ID": pa.string()})
+        catalog.create_view("shop.cased", "SELECT id, note FROM orders WHERE id = 3", schema=schema)
+    assert run_json("show", "shop.cased") == [{"id": 3, "ID": "last"}]
+    assert run_json("show", "shop.cased", "--columns", "ID") == [{"ID": "last"}]
 
 
 def test_show_travels_with_a_view(run: Run, run_json: RunJson, notes: str, tmp_path: Path) -> None:
