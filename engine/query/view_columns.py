@@ -15,6 +15,7 @@ from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.scan.relation.scan_relation import column_names
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import FixedType
 
 SQL = "query/views.sql"
 _WANTED = "__icecore_wanted"
@@ -30,6 +31,9 @@ def view_sql(con: duckdb.DuckDBPyConnection, sql: str, schema: Schema, owner: st
     The names of `sql` are known to the connection. Raises ValidationError where the columns don't fit the schema any
     more, duckdb.Error where DuckDB can't plan it.
     """
+    if any(isinstance(schema.find_field(i).field_type, FixedType) for i in schema.field_ids):
+        # To DuckDB all bytes are of one type, whatever their number.
+        return None
     found = con.sql(sql)
     with duck.registered(con, _WANTED, no_rows(schema_to_arrow(schema, with_ids=False))):
         wanted = [str(t) for t in con.sql(query(SQL, "all_of", rows=_WANTED)).types]

@@ -185,6 +185,20 @@ def test_v1_where_a_value_may_not_fit_a_view_is_computed_whole(catalog: icecore.
                 read()
 
 
+def test_v1_bytes_of_another_number_than_a_view_s_schema_says_are_refused(
+    catalog: icecore.Catalog, events: icecore.Table
+) -> None:
+    """To DuckDB, and so to a query within another one, they are of one type with all bytes."""
+    schema = pa.schema({"s": pa.struct([("b", pa.binary(2))])})
+    catalog.create_view("ns.v", "SELECT {'b': name::BLOB} FROM events", schema=schema)
+    asked = catalog.query("SELECT s.b FROM ns.v")
+    assert asked.to_arrow()["b"].to_pylist() == [b"n1", b"n2", b"n3"]
+    events.append([{"id": 10, "name": "n10"}])
+    for read in (catalog.query("SELECT s.b FROM ns.v").to_arrow, catalog.load_view("ns.v").to_arrow):
+        with pytest.raises(ValidationError, match=r"view ns\.v: what its query gives doesn't fit its schema"):
+            read()
+
+
 def test_views_that_read_themselves_are_found_out(catalog: icecore.Catalog, events: icecore.Table) -> None:
     view = catalog.create_view("ns.a", "SELECT id FROM events")
     catalog.create_view("ns.b", "SELECT id FROM a")
