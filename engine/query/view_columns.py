@@ -37,10 +37,12 @@ def view_sql(con: duckdb.DuckDBPyConnection, sql: str, schema: Schema, owner: st
     found = con.sql(sql)
     with duck.registered(con, _WANTED, no_rows(schema_to_arrow(schema, with_ids=False))):
         wanted = [str(t) for t in con.sql(query(SQL, "all_of", rows=_WANTED)).types]
-    given = [f"column_{i}" for i in range(len(found.columns))]
+    given = [quote(f"column {i} of {owner}") for i in range(1, len(found.columns) + 1)]
     columns = []
     places = _places(found.columns, [f.name for f in schema.fields], owner, has_star)
     for place, name, type_ in zip(places, column_names(schema), wanted, strict=True):
+        # DuckDB names the column of a value that it can't cast.
+        given[place] = quote(f"{name} of {owner}")
         value = _as_type(given[place], str(found.types[place]), type_)
         if value is None:
             return None

@@ -199,6 +199,14 @@ def test_v1_bytes_of_another_number_than_a_view_s_schema_says_are_refused(
             read()
 
 
+def test_v1_a_value_that_does_not_fit_is_told_with_its_view_and_column(
+    catalog: icecore.Catalog, events: icecore.Table
+) -> None:
+    catalog.create_view("ns.v", "SELECT id << 40 FROM events", schema=pa.schema({"far": pa.int32()}))
+    with pytest.raises(ValidationError, match=r"out of range .* column far of view ns\.v"):
+        catalog.query("SELECT * FROM ns.v").to_arrow()
+
+
 def test_views_that_read_themselves_are_found_out(catalog: icecore.Catalog, events: icecore.Table) -> None:
     view = catalog.create_view("ns.a", "SELECT id FROM events")
     catalog.create_view("ns.b", "SELECT id FROM a")
