@@ -62,8 +62,8 @@ class NamedTables:
                     found.setdefault(t.internal, []).append(name)
         return {internal: sorted(set(names)) for internal, names in found.items()}
 
-    def check_cases(self, columns: Mapping[str, Collection[str]], tables: Collection[str]) -> None:
-        """Raises ValidationError where a name is of a column of `tables` that DuckDB can't tell by it from another.
+    def check_cases(self, columns: Mapping[str, Collection[str]]) -> None:
+        """Raises ValidationError where a name is of one of these columns that DuckDB can't tell by it from another.
 
         Names that differ in case alone are the same to it, and mean the first of these columns. One that the query
         gives to something itself is passed over.
@@ -75,7 +75,7 @@ class NamedTables:
             found = ([(t, _alike(name, columns[t.internal])) for t in among] for among in scopes)
             nearest = next((scope for scope in found if any(alike for _, alike in scope)), [])
             for table, alike in nearest:
-                if table.internal in tables and len(alike) > 1 and name != alike[0]:
+                if len(alike) > 1 and name != alike[0]:
                     raise ValidationError(
                         f"the query: columns of {table.alias} differ in case alone, which SQL does not tell apart: "
                         f"{', '.join(alike)}; {alike[0]!r} is the first of them, and `*` gives the others with a number"

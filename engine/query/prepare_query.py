@@ -41,7 +41,6 @@ from icecore.engine.query.source_names import (
 from icecore.engine.query.told_time import tell_time, told_time
 from icecore.engine.query.view_columns import conformed, view_sql
 from icecore.engine.scan.relation.registered_scan import drop_view, make_view
-from icecore.engine.scan.relation.scan_relation import column_names
 from icecore.engine.spec.view import DUCKDB
 
 _OWNER = "the query"
@@ -132,7 +131,7 @@ class _Preparation:
                 raise ValidationError(f"{scope.owner}: AT is not supported in a view's query, found at {at}")
             found = rows_of(mention, scope, self.lookup, self.all_names)
             if isinstance(found, ViewSource):
-                columns[internal] = column_names(found.view.schema())
+                columns[internal] = [f.name for f in found.view.schema().fields]
                 within.append(self.expanded(internal, found.view, path))
             else:
                 columns[internal] = found.columns
@@ -141,7 +140,7 @@ class _Preparation:
             tables = {n: r for n, r in rows.items() if isinstance(r, TableRows)}
             metadata: dict[str, list[str]] = {}
             if not path:
-                named.check_cases(columns, tables)
+                named.check_cases(columns)
                 metadata = named.metadata_columns(columns, tables)
                 rows |= {n: tables[n].with_metadata(names) for n, names in metadata.items()}
             for internal, found in rows.items():

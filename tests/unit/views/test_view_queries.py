@@ -207,6 +207,16 @@ def test_v1_a_value_that_does_not_fit_is_told_with_its_view_and_column(
         catalog.query("SELECT * FROM ns.v").to_arrow()
 
 
+def test_a_column_of_a_view_is_not_mistaken_for_one_whose_name_differs_in_case(
+    catalog: icecore.Catalog, events: icecore.Table
+) -> None:
+    schema = pa.schema({"id": pa.int64(), "ID": pa.string()})
+    catalog.create_view("ns.v", "SELECT id, name FROM events", schema=schema)
+    with pytest.raises(ValidationError, match="columns of v differ in case alone"):
+        catalog.query("SELECT ID FROM ns.v")
+    assert catalog.query("SELECT ID_1 FROM ns.v WHERE id = 2").fetchall() == [("n2",)]
+
+
 def test_views_that_read_themselves_are_found_out(catalog: icecore.Catalog, events: icecore.Table) -> None:
     view = catalog.create_view("ns.a", "SELECT id FROM events")
     catalog.create_view("ns.b", "SELECT id FROM a")
