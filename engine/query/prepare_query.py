@@ -61,8 +61,8 @@ def prepare_query(
     if memory_limit is not None:
         limited_connection(memory_limit).close()
     scope = NameScope(namespace, None, _OWNER)
-    with _preparation(catalog, lambda: names_in(catalog)) as preparation:
-        return preparation.answer(preparation.query(sql, scope, values), _OWNER, seconds, memory_limit)
+    with _preparation(catalog, lambda: names_in(catalog), seconds, memory_limit) as preparation:
+        return preparation.answer(preparation.query(sql, scope, values), _OWNER)
 
 
 def query_in(lookup: Lookup, sql: str, parameters: Mapping[str, Any] | None, namespace: Identifier) -> QueryAnswer:
@@ -110,6 +110,8 @@ class _Preparation:
     con: duckdb.DuckDBPyConnection
     lookup: Lookup
     all_names: Callable[[], Iterable[Identifier]]
+    timeout: float | None
+    memory_limit: str | None
     stand_ins: ExitStack
     numbers: Iterator[int] = field(factory=itertools.count)
     views: dict[Identifier, NamedQuery] = field(factory=dict)
@@ -194,9 +196,7 @@ class _Preparation:
             self.now = told_time(sql)
             tell_time(self.con, self.now)
 
-    def answer(
-        self, named: NamedQuery, owner: str, timeout: float | None = None, memory_limit: str | None = None
-    ) -> QueryAnswer:
+    def answer(self, named: NamedQuery, owner: str) -> QueryAnswer:
         """The answer of a query, which errors call `owner`."""
         schemas = {n: r.scan.schema for n, r in named.rows.items() if isinstance(r, TableRows)}
         with _duckdb_refusals(owner):
@@ -205,16 +205,20 @@ class _Preparation:
             # A limit gives columns of one name numbers.
             columns = relation.limit(0).to_arrow_table().rename_columns(relation.columns)
             schema = plain(columns, owner).schema
-        prepared = PreparedQuery(
-            owner, named.sql, named.parameters, named.rows, named.views, needed, timeout, memory_limit, self.now
-        )
+        limits = self.timeout, self.memory_limit
+        prepared = PreparedQuery(owner, named.sql, named.parameters, named.rows, named.views, needed, *limits, self.now)
         return QueryAnswer(schema, prepared)
 
 
 @contextmanager
-def _preparation(lookup: Lookup, all_names: Callable[[], Iterable[Identifier]] = tuple) -> Iterator[_Preparation]:
+def _preparation(
+    lookup: Lookup,
+    all_names: Callable[[], Iterable[Identifier]] = tuple,
+    timeout: float | None = None,
+    memory_limit: str | None = None,
+) -> Iterator[_Preparation]:
     with ExitStack() as stand_ins:
-        yield _Preparation(_planning_connection(), LoadedOnce(lookup), all_names, stand_ins)
+        yield _Preparation(_planning_connection(), LoadedOnce(lookup), all_names, timeout, memory_limit, stand_ins)
 
 
 @contextmanager

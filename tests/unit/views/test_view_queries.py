@@ -13,7 +13,7 @@ from core_tables import SCHEMA, make_table, rows
 
 import icecore
 from icecore.engine.data.arrow.arrow_schema import storage_type
-from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.errors import NoSuchTableError, QueryLimitError, ValidationError
 from icecore.engine.query.named_tables import named_tables
 from icecore.engine.query.source_names import shortened
 
@@ -215,6 +215,15 @@ def test_a_column_of_a_view_is_not_mistaken_for_one_whose_name_differs_in_case(
     with pytest.raises(ValidationError, match="columns of v differ in case alone"):
         catalog.query("SELECT ID FROM ns.v")
     assert catalog.query("SELECT ID_1 FROM ns.v WHERE id = 2").fetchall() == [("n2",)]
+
+
+def test_a_view_that_is_computed_whole_keeps_to_the_limits_of_its_query(
+    catalog: icecore.Catalog, events: icecore.Table
+) -> None:
+    slow = "SELECT count(*) / 2 FROM events, range(1000000000000) WHERE random() < 0"
+    catalog.create_view("ns.v", slow, schema=pa.schema({"half": pa.float32()}))
+    with pytest.raises(QueryLimitError, match=r"timeout of 0\.05 s"):
+        catalog.query("SELECT * FROM ns.v", timeout=0.05).fetchall()
 
 
 def test_views_that_read_themselves_are_found_out(catalog: icecore.Catalog, events: icecore.Table) -> None:
