@@ -18,6 +18,7 @@ from icecore.engine.data.arrow.row_filter import connection
 from icecore.engine.data.read.row_diff import RowDiff
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
+from icecore.engine.storage.file_io import translated
 
 MOST_BYTES = 8 << 20
 """So many bytes of data files are compared in memory: with more, buckets are the quicker way, too."""
@@ -34,6 +35,7 @@ def net_rows(
     """The difference without the rows that are on both sides, see `RowDiff.without_carried_over`.
 
     `size` is the number of bytes of the files that the tables are read from, `empty` a table of theirs without rows.
+    Raises StorageError where the temporary folder has no room.
     """
     hashed = [n for n in columns if _is_hashed(empty.schema.field(n).type)]
     if size <= MOST_BYTES or not hashed:
@@ -65,8 +67,8 @@ class RowBuckets:
     hashed: Sequence[str]
 
     def put(self, side: str, tables: Iterable[pa.Table]) -> None:
-        """Adds the rows of a side, once."""
-        with ExitStack() as files:
+        """Adds the rows of a side, once. Raises StorageError where there is no room for them."""
+        with translated(self.folder, "write changed rows to"), ExitStack() as files:
             writers: dict[int, pa.RecordBatchStreamWriter] = {}
             for rows in tables:
                 for bucket, part in self._parts(rows):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import tempfile
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from core_tables import local, make_table, pyiceberg_catalog, rows
 import icecore
 from icecore.engine.data.read import row_buckets
 from icecore.engine.data.read.row_diff import RowDiff
-from icecore.engine.errors import MissingFileError, NoSuchSnapshotError, ValidationError
+from icecore.engine.errors import MissingFileError, NoSuchSnapshotError, StorageError, ValidationError
 
 MERGE = {"write.delete.mode": "merge-on-read", "write.update.mode": "merge-on-read"}
 
@@ -303,6 +304,26 @@ def test_a_commit_that_does_not_fit_in_memory_is_compared_in_parts(
         assert changes(table, from_snapshot_id_exclusive=last(table)) == whole
         assert os.listdir(folder) == []
     assert sum(compared) == 3999 and max(compared) < 3999 // 16
+
+
+def test_rows_that_find_no_room_are_told_with_their_folder(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    table.overwrite(rows(2, 3))
+    scan = table.incremental_changelog_scan(from_snapshot_id_exclusive=last(table))
+    monkeypatch.setattr(row_buckets, "MOST_BYTES", 0)
+    _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+        try:
+            with pytest.raises(StorageError, match=f"can't write changed rows to {folder}/icecore-"):
+                scan.to_arrow()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert os.listdir(folder) == []
 
 
 def test_a_file_that_was_brought_back_has_its_old_deletes(catalog: icecore.Catalog) -> None:
