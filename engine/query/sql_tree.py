@@ -30,9 +30,9 @@ def parsed(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> dict[str, An
             raise ValidationError(f"{owner}: PIVOT needs the values that become columns: ON city IN ('Oslo', 'Rome')")
         raise ValidationError(f"{owner} must be one SELECT: SQL changes nothing here")
     if tree["error"]:
-        raise ValidationError(f"{owner}: its query can't be parsed: {tree['error_message']}")
+        raise ValidationError(f"{owner} can't be parsed: {tree['error_message']}")
     if len(tree["statements"]) != 1:
-        raise ValidationError(f"{owner}: its query must be one SELECT, found {len(tree['statements'])} statements")
+        raise ValidationError(f"{owner} must be one SELECT, found {len(tree['statements'])} statements")
     return tree
 
 

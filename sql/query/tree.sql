@@ -1,4 +1,4 @@
--- The query of a view as DuckDB parses it. One row of `to_tree` is the query's syntax tree as JSON, one row
+-- A query as DuckDB parses it. One row of `to_tree` is the query's syntax tree as JSON, one row
 -- of `to_sql` the SQL of such a tree.
 
 -- name: to_tree

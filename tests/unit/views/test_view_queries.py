@@ -338,6 +338,10 @@ def test_a_query_may_name_the_view_and_what_lies_beside_it(catalog: icecore.Cata
         view.query("SELECT * FROM small")
     with pytest.raises(ValidationError, match="can't be run"):
         view.query("SELECT nothing FROM big")
+    with pytest.raises(ValidationError, match=r"^the query can't be parsed"):
+        view.query("SELEC")
+    with pytest.raises(ValidationError, match=r"^the query must be one SELECT, found 2 statements"):
+        view.query("SELECT 1; SELECT 2")
 
 
 def test_the_rows_can_be_put_into_a_connection_that_is_open(catalog: icecore.Catalog, events: icecore.Table) -> None:
