@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -44,6 +45,9 @@ from icecore.engine.scan.relation.registered_scan import drop_view, make_view
 from icecore.engine.spec.view import DUCKDB
 
 _OWNER = "the query"
+_MOST_READS = 64
+"""A view that names its tables more often, with the views in it, is computed once: with each layer of views that name
+one below them twice DuckDB's plan is twice as large."""
 _local = threading.local()
 
 
@@ -93,7 +97,8 @@ def query_schema(lookup: Lookup, name: Identifier, sql: str, scope: NameScope) -
 class NamedQuery:
     """A query over internal names, which stand for rows and for queries over such names, those of views.
 
-    `has_star` is true where the columns that it gives follow from those of its tables.
+    `has_star` is true where the columns that it gives follow from those of its tables. `reads` is how often it names
+    one, itself and by its views.
     """
 
     sql: str
@@ -101,6 +106,7 @@ class NamedQuery:
     rows: Mapping[str, RowsOf]
     views: Mapping[str, str]
     has_star: bool
+    reads: int
 
 
 @define
@@ -115,6 +121,7 @@ class _Preparation:
     stand_ins: ExitStack
     numbers: Iterator[int] = field(factory=itertools.count)
     views: dict[Identifier, NamedQuery] = field(factory=dict)
+    whole: dict[Identifier, ArrowRows] = field(factory=dict)
     now: str | None = None
 
     def query(
@@ -149,9 +156,10 @@ class _Preparation:
                 self.stand_for(internal, found)
             text = named.sql(self.con, metadata)
         views = {n: sql for inner in within for n, sql in inner.views.items()}
+        reads = len(rows) + sum(inner.reads for inner in within)
         for inner in within:
             rows |= inner.rows
-        return NamedQuery(text, named.parameters(text, values), rows, views, named.has_star)
+        return NamedQuery(text, named.parameters(text, values), rows, views, named.has_star, reads)
 
     def query_of(self, view: ViewQuery, path: tuple[Identifier, ...]) -> NamedQuery:
         """The query of a view. Raises ValidationError where the view is in its path."""
@@ -165,23 +173,24 @@ class _Preparation:
         inner = self.query_of(view, path)
         owner = view.scope().owner
         with _duckdb_refusals(owner):
-            sql = view_sql(self.con, inner.sql, view.schema(), owner, inner.has_star)
+            is_small = inner.reads <= _MOST_READS
+            sql = view_sql(self.con, inner.sql, view.schema(), owner, inner.has_star) if is_small else None
             if sql is None:
                 rows = self.whole_view(view, inner)
                 self.stand_for(internal, rows)
-                return NamedQuery("", None, {internal: rows}, {}, False)
+                return NamedQuery("", None, {internal: rows}, {}, False, 1)
             make_view(self.con, internal, sql)
             self.stand_ins.callback(drop_view, self.con, internal)
-        return NamedQuery(sql, None, inner.rows, {**inner.views, internal: sql}, False)
+        return NamedQuery(sql, None, inner.rows, {**inner.views, internal: sql}, False, inner.reads)
 
     def whole_view(self, view: ViewQuery, inner: NamedQuery) -> ArrowRows:
-        """All rows of a view, each value looked at as it becomes one of the schema."""
-        owner, schema = view.scope().owner, view.schema()
-        answer = self.answer(inner, owner)
-        return ArrowRows(
-            schema_to_arrow(schema, with_ids=False),
-            lambda: conformed(answer.to_arrow(), schema, owner, inner.has_star),
-        )
+        """All rows of a view, computed once, each value looked at as it becomes one of the schema."""
+        if view.name() not in self.whole:
+            owner, schema = view.scope().owner, view.schema()
+            answer = self.answer(inner, owner)
+            read = cache(lambda: conformed(answer.to_arrow(), schema, owner, inner.has_star))
+            self.whole[view.name()] = ArrowRows(schema_to_arrow(schema, with_ids=False), read)
+        return self.whole[view.name()]
 
     def stand_for(self, internal: str, rows: RowsOf) -> None:
         """Gives a table without rows a name of the query."""

@@ -226,6 +226,22 @@ def test_a_view_that_is_computed_whole_keeps_to_the_limits_of_its_query(
         catalog.query("SELECT * FROM ns.v", timeout=0.05).fetchall()
 
 
+def test_a_view_that_is_computed_whole_is_computed_once(catalog: icecore.Catalog, events: icecore.Table) -> None:
+    """So both of its names in a query mean the same rows."""
+    catalog.create_view("ns.v", "SELECT random()::VARCHAR FROM events", schema=pa.schema({"r": pa.float64()}))
+    assert catalog.query("SELECT count(*) FROM ns.v AS a JOIN ns.v AS b USING (r)").fetchall() == [(3,)]
+
+
+def test_layers_of_views_that_name_one_below_them_twice_do_not_double_each_other(
+    catalog: icecore.Catalog, events: icecore.Table
+) -> None:
+    """DuckDB would plan 16,384 reads of the table."""
+    catalog.create_view("ns.v0", "SELECT id FROM events")
+    for i in range(14):
+        catalog.create_view(f"ns.v{i + 1}", f"SELECT a.id FROM v{i} AS a JOIN v{i} AS b USING (id)")
+    assert catalog.query("SELECT id FROM ns.v14 WHERE id > 1 ORDER BY id").fetchall() == [(2,), (3,)]
+
+
 def test_views_that_read_themselves_are_found_out(catalog: icecore.Catalog, events: icecore.Table) -> None:
     view = catalog.create_view("ns.a", "SELECT id FROM events")
     catalog.create_view("ns.b", "SELECT id FROM a")
