@@ -108,7 +108,7 @@ def named_tables(
     """The tables that one SELECT names. Raises ValidationError, calling the query `owner`, where it is none."""
     tree = parsed(con, sql, owner)
     star = has_star(tree)
-    names = _EachName(numbers)
+    names = _EachName(sql.lower(), numbers)
     names.replace_in(tree)
     mentions, values = {}, []
     for internal, (parts, at_clause) in names.mentions.items():

@@ -76,9 +76,10 @@ Scopes = tuple[FromScope, ...]
 class TableNames:
     """An internal name for each mention of a table in a tree; names of common table expressions are left alone.
 
-    `mentions` has what stood there, with what came after AT; `numbers` makes the names.
+    `mentions` has what stood there, with what came after AT; `numbers` makes names that `text`, in lower case, has not.
     """
 
+    text: str
     numbers: Iterator[int]
     mentions: dict[str, tuple[Identifier, dict[str, Any] | None]] = field(factory=dict)
     scopes: list[FromScope] = field(factory=list)
@@ -140,7 +141,7 @@ class TableNames:
                 continue
             is_renamed, is_only = bool(node["alias"]), known.count(parts[-1].lower()) == 1
             alias = node["alias"] or (parts[-1] if is_only else ".".join(parts))
-            internal = f"__icecore_{next(self.numbers)}"
+            internal = next(name for n in self.numbers if (name := f"__icecore_{n}") not in self.text)
             self.mentions[internal] = (parts, node.get("at_clause"))
             node["at_clause"] = None
             node["alias"] = alias

@@ -165,6 +165,11 @@ def test_lines_of_a_text_are_no_conditions(tmp_path: Path, text: str) -> None:
         ("SELECT ns.t.name, names.t._file FROM ns.t, names.t WHERE ns.t.id = names.t.id", [("n1", "own")], [3, 1]),
         ("FROM names.t WHERE _pos = 0", [(1, "own")], [1]),
         ("WITH t AS (SELECT 1 AS _pos) SELECT _pos FROM t", [(1,)], []),
+        (
+            "WITH __ICECORE_0 AS (SELECT 7 AS id) SELECT n.id, v.id FROM __icecore_0 n, ns.v WHERE v.id > 1",
+            [(7, 2)],
+            [1],
+        ),
         ("PIVOT ns.t ON name IN ('n1', 'n2') USING sum(id)", [(1, 2)], [3]),
         ("SELECT trunc(id, -1), count(*) FROM ns.t WHERE trunc(id, -1) = 20 GROUP BY 1", [(20, 10)], [3]),
     ],
