@@ -18,10 +18,9 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import NoSuchTableError, ValidationError
 from icecore.engine.query.source_names import shortened
 from icecore.engine.spark.spark_sql_text import quote
-from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spark_source.batch_reader import rows_and_schema
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
-from icecore.engine.spark_source.shown_arrow import shown_table
+from icecore.engine.spark_source.shown_arrow import shown_frame
 from icecore.engine.spark_source.sql_catalog.named_scan import AsOf
 from icecore.engine.view.view_spark import DIALECT, is_common_table, is_in_hint, is_name
 
@@ -197,10 +196,7 @@ class _Frames:
             raise ValidationError(f"AS OF is of tables, found at {'.'.join(identifier)}")
         if metadata is None:
             return self.catalog.load_view(identifier).to_spark(self.session)
-        rows, schema = rows_and_schema(metadata_rows(self.catalog, *metadata))
-        if not rows.num_rows:
-            return self.session.createDataFrame([], schema_to_spark(schema))
-        return self.session.createDataFrame(shown_table(rows, schema))
+        return shown_frame(self.session, *rows_and_schema(metadata_rows(self.catalog, *metadata)))
 
     def _chosen(self, identifier: Identifier, moment: Moment | None) -> Mapping[str, Any]:
         """The snapshot of a scan."""

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from icecore.engine.data.arrow.nested import list_parts, map_parts, null_mask, struct_children
+from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.read.stored_arrow import stored_array
 from icecore.engine.spark.spark_types import schema_to_spark
@@ -28,10 +29,17 @@ def spark_arrow_schema(struct: T.StructType) -> pa.Schema:
     return to_arrow_schema(struct, timezone="UTC")
 
 
-def shown_table(rows: pa.Table, schema: Schema) -> pa.Table:
-    """The rows, whose columns are the schema's, in the Arrow types that Spark expects."""
-    wanted = spark_arrow_schema(schema_to_spark(schema))
-    return pa.Table.from_batches([shown_batch(b, schema, wanted) for b in rows.to_batches()], wanted)
+def shown_frame(session: SparkSession, rows: pa.Table, schema: Schema) -> DataFrame:
+    """A DataFrame of rows that are here, whose columns are the schema's.
+
+    Spark is told its types: of Arrow alone it would take times without a zone for those of the session's.
+    """
+    struct = schema_to_spark(schema)
+    if not rows.num_rows:
+        return session.createDataFrame([], struct)
+    wanted = spark_arrow_schema(struct)
+    shown = pa.Table.from_batches([shown_batch(b, schema, wanted) for b in rows.to_batches()], wanted)
+    return session.createDataFrame(shown, struct)
 
 
 def shown_batch(batch: pa.RecordBatch, schema: Schema, wanted: pa.Schema) -> pa.RecordBatch:

@@ -116,6 +116,24 @@ def test_names_in_queries(spark: Any, lake: icecore.Catalog, query: str, expecte
     assert found(spark, query) == expected
 
 
+def test_times_of_metadata_tables_are_the_same_by_any_name(spark: Any, lake: icecore.Catalog) -> None:
+    """They have no zone, and the session's, which is not UTC here, moves none of them."""
+    expected = lake.load_table("ns.v2").inspect.snapshots()["committed_at"].to_pylist()
+    query = "SELECT committed_at FROM lake.ns.v2.snapshots ORDER BY ALL"
+    read = spark.read.format("icecore").option("warehouse", str(lake.path)).load("ns.v2.snapshots")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    try:
+        for frame in (
+            spark.sql(query),
+            icecore.spark.sql(spark, lake, query),
+            read.select("committed_at").orderBy("committed_at"),
+        ):
+            assert frame.dtypes == [("committed_at", "timestamp_ntz")]
+            assert [r.committed_at for r in frame.collect()] == expected
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+
+
 def test_spark_lists_and_describes(spark: Any, lake: icecore.Catalog) -> None:
     listed = [r.tableName for r in spark.sql("SHOW TABLES IN lake.ns").collect()]
     assert {"v1", "v2", "v3", "view", ODD[1]} <= set(listed)

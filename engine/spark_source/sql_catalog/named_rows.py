@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.catalog.catalog import Catalog
@@ -23,7 +22,7 @@ from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spark_source.batch_reader import rows_and_schema
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
-from icecore.engine.spark_source.shown_arrow import shown_table
+from icecore.engine.spark_source.shown_arrow import shown_frame
 from icecore.engine.spark_source.sql_catalog.known_aggregates import known_aggregates
 from icecore.engine.spark_source.sql_catalog.named_scan import AsOf, NamedScans, check_no_options
 from icecore.engine.spark_source.sql_catalog.table_changes import change_table, exact_filter, filter_within
@@ -162,7 +161,7 @@ def other_rows(
     found = metadata_table(catalog, identifier)
     if found is not None:
         rows, schema = rows_and_schema(metadata_rows(catalog, *found))
-        frame = _frame(session, rows, schema)
+        frame = shown_frame(session, rows, schema)
     elif catalog.view_exists(identifier):
         view = catalog.load_view(identifier)
         schema, frame = view.schema(), view.to_spark(session)
@@ -190,10 +189,6 @@ def _streamed(catalog: Catalog, identifier: Identifier) -> dict[str, str]:
 
 def _shape(table: Table) -> tuple[str | None, int]:
     return table.metadata.table_uuid, table.metadata.current_schema_id
-
-
-def _frame(session: SparkSession, rows: pa.Table, schema: Schema) -> DataFrame:
-    return session.createDataFrame(shown_table(rows, schema))
 
 
 def _metadata_names(table: Table) -> tuple[str, ...]:
