@@ -116,6 +116,19 @@ def test_names_in_queries(spark: Any, lake: icecore.Catalog, query: str, expecte
     assert found(spark, query) == expected
 
 
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_rows_count_where_no_column_is_asked_for(spark: Any, lake: icecore.Catalog, file_format: str) -> None:
+    """By whichever reader: files of names that Spark can't open are read by Python."""
+    name = f"ns.counted_{file_format}"
+    properties = {**MERGE_ON_READ, "write.format.default": file_format, "write.data.path": "a:b"}
+    table = lake.create_table(name, COLUMNS, properties=properties)
+    table.append(rows(0))
+    for deleted in (0, 1):
+        for query in ("SELECT count(*) FROM lake.{}", "SELECT sum(n) FROM (SELECT 1 AS n FROM lake.{})"):
+            assert found(spark, query.format(name)) == [(8 - deleted,)]
+        table.delete_keys([{"id": 3}], ["id"])
+
+
 def test_times_of_metadata_tables_are_the_same_by_any_name(spark: Any, lake: icecore.Catalog) -> None:
     """They have no zone, and the session's, which is not UTC here, moves none of them."""
     expected = lake.load_table("ns.v2").inspect.snapshots()["committed_at"].to_pylist()

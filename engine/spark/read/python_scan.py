@@ -19,6 +19,7 @@ from icecore.engine.spark.read.scan_context import Branch, ScanContext
 from icecore.engine.spark.read.stored_arrow import stored_batch
 from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.task_frames import Batches, chunked, mapped
+from icecore.engine.spec.reserved import POS
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import StructType
 
@@ -28,7 +29,8 @@ _FILES_PER_TASK = 1
 def python_branch(context: ScanContext, tasks: Sequence[FileScanTask], columns: tuple[ReadColumn, ...]) -> Branch:
     """The rows of the tasks that are not deleted. Any format, any byte range, any name."""
     reserved = aliased_columns(f for f in context.reserved if f.field_type != StructType(()))
-    read = tuple(c for c in (*columns, *reserved) if c.is_read)
+    # A batch without columns would lose its rows.
+    read = tuple(c for c in (*columns, *reserved) if c.is_read) or aliased_columns((POS,))
     projection = Schema(tuple(c.field for c in read), context.schema.schema_id)
     identification, specs, storage = context.identification, context.metadata.specs, context.storage
     struct = T.StructType([c.spark_field(with_ids=False) for c in read])
