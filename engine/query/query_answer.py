@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 131_072
 _WITHOUT_FILES = SharedInstance(("arrow_as_is", "utc", "no_files", "no_python_names"))
+"""That of queries which read no file: like SQL_OF_USERS, but types of Arrow's extensions stay, all of an instance."""
 _SHOWN = 20
 """The rows that a notebook shows."""
 
