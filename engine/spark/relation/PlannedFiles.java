@@ -247,6 +247,7 @@ public class PlannedFiles implements FileIndex {
   /** Finds statuses of files, in as many threads as run it. */
   private class Finder implements Runnable {
     private final int[] wanted;
+    private final Path[] found;
     private final FileSystem[] systems;
     private final FileSystem local;
     private final long localBlock;
@@ -256,22 +257,21 @@ public class PlannedFiles implements FileIndex {
 
     Finder(int[] wanted, Configuration conf) {
       this.wanted = wanted;
+      this.found = new Path[wanted.length];
       this.systems = new FileSystem[wanted.length];
       // Opened by the thread that asks, since Hadoop keeps file systems by user.
       HashMap known = new HashMap();
       FileSystem system = null;
-      String below = null;
+      String before = null;
       FileSystem here = null;
       try {
         for (int k = 0; k < wanted.length; k++) {
-          String path = paths[wanted[k]];
-          // Paths are parsed by all threads; here only that of the first file of each file system.
-          if (below == null || !path.startsWith(below)) {
-            Path first = new Path(path);
-            String authority = first.toUri().getAuthority();
-            below = first.toUri().getScheme() + "://" + (authority == null ? "" : authority) + "/";
-            if (!known.containsKey(below)) known.put(below, first.getFileSystem(conf));
-            system = (FileSystem) known.get(below);
+          found[k] = new Path(paths[wanted[k]]);
+          String home = found[k].toUri().getScheme() + "://" + found[k].toUri().getAuthority();
+          if (!home.equals(before)) {
+            if (!known.containsKey(home)) known.put(home, found[k].getFileSystem(conf));
+            system = (FileSystem) known.get(home);
+            before = home;
             if (system.getClass() == LocalFileSystem.class) here = system;
           }
           systems[k] = system;
@@ -286,7 +286,7 @@ public class PlannedFiles implements FileIndex {
     public void run() {
       try {
         for (int k = next.getAndIncrement(); k < wanted.length && !stopped; k = next.getAndIncrement()) {
-          statuses[wanted[k]] = status(systems[k], new Path(paths[wanted[k]]));
+          statuses[wanted[k]] = status(systems[k], found[k]);
         }
       } catch (IOException e) {
         failure = e;
