@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -170,11 +171,16 @@ def append_by_key(lake: icecore.Catalog) -> None:
     lake.load_table("ns.t").append(rows(2), idempotency_key="k")
 
 
-def cut_off_append(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, **properties: str) -> icecore.Table:
+def cut_off_append(
+    catalog: icecore.Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    call: Callable[[icecore.Catalog], None] = append_by_key,
+    properties: Mapping[str, str] = FILE_SYSTEM,
+) -> icecore.Table:
     """A table with one row, to which a second one was about to be appended."""
-    table = make_table(catalog, properties={**FILE_SYSTEM, **properties})
+    table = make_table(catalog, properties=properties)
     table.append(rows(1))
-    killed_before_commit(catalog, monkeypatch, 1, append_by_key)
+    killed_before_commit(catalog, monkeypatch, 1, call)
     return table
 
 
@@ -182,13 +188,11 @@ def test_a_cut_off_commit_that_others_built_on_is_made_once(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is taken in with its author, its reason and its key, under which it is not made again."""
-    table = make_table(catalog, properties=FILE_SYSTEM)
-    table.append(rows(1))
 
     def call(lake: icecore.Catalog) -> None:
         lake.load_table("ns.t").append(rows(2), idempotency_key="k", message="why", author="ann")
 
-    killed_before_commit(catalog, monkeypatch, 1, call)
+    table = cut_off_append(catalog, monkeypatch, call)
     make_version(of_file(table, local(table.metadata_location).with_name("v3.metadata.json")), "v4.metadata.json")
     for _ in range(2):
         with icecore.open(catalog.path) as again:
@@ -235,7 +239,7 @@ def test_a_cut_off_commit_is_known_when_its_version_is_deleted(
 ) -> None:
     """By a writer that built on it and keeps few versions: a later one has its snapshot."""
     kept = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
-    table = cut_off_append(catalog, monkeypatch, **kept)
+    table = cut_off_append(catalog, monkeypatch, properties={**FILE_SYSTEM, **kept})
     own = local(table.metadata_location)
     for version in (4, 5):
         make_version(of_file(table, own.with_name(f"v{version - 1}.metadata.json")), f"v{version}.metadata.json", 1)
@@ -278,13 +282,11 @@ def test_a_text_is_forgotten_in_the_note_of_a_cut_off_commit_too(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stays while what others built on the commit is a conflict, and the commit is still known by it."""
-    table = make_table(catalog, properties=FILE_SYSTEM)
-    table.append(rows(1))
 
     def call(lake: icecore.Catalog) -> None:
         lake.load_table("ns.t").append(rows(2), idempotency_key="k", message='as "zoe" asked', author="zoe")
 
-    killed_before_commit(catalog, monkeypatch, 1, call)
+    table = cut_off_append(catalog, monkeypatch, call)
     versions_that_dont_lead_there(table)
     (claim,) = (Path(catalog.path) / ".icecore" / "claims").glob("*.json")
     with pytest.warns(ForeignCommitWarning), icecore.open(catalog.path) as again:
