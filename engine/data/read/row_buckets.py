@@ -17,7 +17,7 @@ from attrs import frozen
 from icecore.engine.data.arrow.row_filter import connection
 from icecore.engine.data.read.row_diff import RowDiff
 from icecore.engine.queries import duck
-from icecore.engine.queries.named_queries import query, quote
+from icecore.engine.queries.named_queries import query
 from icecore.engine.storage.file_io import translated
 
 MOST_BYTES = 8 << 20
@@ -40,7 +40,7 @@ def net_rows(
     hashed = [n for n in columns if _is_hashed(empty.schema.field(n).type)]
     if size <= MOST_BYTES or not hashed:
         return RowDiff(*(pa.concat_tables([empty, *rows]) for rows in (gone, come))).without_carried_over(columns)
-    count = min(MOST_BUCKETS, 2 + 2 * size // max(MOST_BYTES, 1))
+    count = min(MOST_BUCKETS, 2 + 2 * size // MOST_BYTES)
     with tempfile.TemporaryDirectory(prefix="icecore-") as folder:
         buckets = RowBuckets(folder, count, hashed)
         for side, tables in ((_DELETED, gone), (_INSERTED, come)):
@@ -83,13 +83,13 @@ class RowBuckets:
             yield RowDiff(*(self._read(self._path(side, bucket), empty) for side in (_DELETED, _INSERTED)))
 
     def _parts(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        columns = ", ".join(quote(f"c{i}") for i in range(len(self.hashed)))
+        names = [f"c{i}" for i in range(len(self.hashed))]
         for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
             some = rows.slice(start, _ROWS_AT_ONCE)
-            hashed = some.select(self.hashed).rename_columns([f"c{i}" for i in range(len(self.hashed))])
+            hashed = some.select(self.hashed).rename_columns(names)
             con = connection()
             with duck.registered(con, _ROWS, hashed):
-                sql = query("data/row_buckets.sql", "buckets", columns=columns, rows=_ROWS)
+                sql = query("data/row_buckets.sql", "buckets", columns=", ".join(names), rows=_ROWS)
                 numbers = duck.arrow(con, sql, {"count": self.count})["bucket"].to_numpy()
             order = np.argsort(numbers, kind="stable")
             ends = np.searchsorted(numbers[order], np.arange(self.count + 1))

@@ -82,7 +82,6 @@ class GuardedConnection(HttpToolsProtocol):
     """A connection that is cut off unless a request's head comes in time, and the rest of one that was refused."""
 
     parser: PlainParser
-
     server_state: GuardedState
     _due: asyncio.TimerHandle | None = None
     _is_whole = True

@@ -313,7 +313,7 @@ def test_rows_that_find_no_room_are_told_with_their_folder(
     table.append(rows(1, 2))
     table.overwrite(rows(2, 3))
     scan = table.incremental_changelog_scan(from_snapshot_id_exclusive=last(table))
-    monkeypatch.setattr(row_buckets, "MOST_BYTES", 0)
+    monkeypatch.setattr(row_buckets, "MOST_BYTES", 1)
     _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
     with tempfile.TemporaryDirectory() as folder:
         monkeypatch.setattr(tempfile, "tempdir", folder)
