@@ -32,7 +32,6 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.storage.file_io import Storage
 
-SORTED_AS_A_WHOLE_BYTES = 256 * 1024 * 1024
 _SEQUENCE_NUMBER = ENTRY_SCHEMA.get_field_index("sequence_number")
 _Key = tuple[tuple[str, tuple[FileKey, ...]], ...]
 
@@ -227,7 +226,6 @@ def write_group(
         tasks,
         size=options.output_file_size(size),
         prefix=f"00000-0-{uuid.uuid4()}",
-        as_a_whole=size <= SORTED_AS_A_WHOLE_BYTES,
     )
 
 

@@ -19,9 +19,6 @@ from icecore.engine.spark.rewrite.chunk_rewrite import RewriteChunk, WrittenGrou
 from icecore.engine.spark.rewrite.range_rewrite import RangedGroup, RangeRewrite
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.partition import PartitionSpec
-from icecore.engine.spec.sort import SortField, SortOrder
-from icecore.engine.spec.transform import VoidTransform
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.plan.splits import Splitting, combine, split_tasks
 
@@ -52,7 +49,7 @@ class SparkGroupWriter:
         ranged: dict[tuple[RowOrder, ...], list[RangedGroup]] = {}
         for number, tasks in enumerate(groups):
             slim = [t.slim() for t in tasks]
-            orders = orders_of(slim, rewrite.spec, order)
+            orders = rewrite.orders(slim)
             size = sum(t.file.file_size_in_bytes for t in slim)
             if not orders:
                 chunks += _chunks(number, slim, options.output_file_size(size), options.write_max_file_size)
@@ -74,13 +71,6 @@ class SparkGroupWriter:
         for number, files in written:
             of_group[number] += files
         return [tuple(files) for files in of_group]
-
-
-def orders_of(tasks: Iterable[FileScanTask], spec: PartitionSpec, order: RowOrder | None) -> tuple[RowOrder, ...]:
-    """The orders that rows of a group are brought into; by partition first where its files are of other specs."""
-    fields = tuple(SortField((f.source_id,), f.transform) for f in spec.fields if f.transform != VoidTransform())
-    moved = bool(fields) and any(t.file.spec_id != spec.spec_id for t in tasks)
-    return (*((SortOrder(fields, order_id=1),) if moved else ()), *(() if order is None else (order,)))
 
 
 def _chunks(number: int, tasks: Sequence[FileScanTask], file_size: int, most: int) -> list[RewriteChunk]:

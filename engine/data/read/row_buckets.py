@@ -5,10 +5,8 @@ Rows that may be equal are in one bucket, so each is compared alone: memory hold
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +14,9 @@ from attrs import frozen
 
 from icecore.engine.data.arrow.row_filter import connection
 from icecore.engine.data.read.row_diff import RowDiff
+from icecore.engine.data.read.spilled_rows import SpilledRows, spilled_rows
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
-from icecore.engine.storage.file_io import translated
 
 MOST_BYTES = 8 << 20
 """So many bytes of data files are compared in memory: with more, buckets are the quicker way, too."""
@@ -68,19 +66,15 @@ class RowBuckets:
 
     def put(self, side: str, tables: Iterable[pa.Table]) -> None:
         """Adds the rows of a side, once. Raises StorageError where there is no room for them."""
-        with translated(self.folder, "write changed rows to"), ExitStack() as files:
-            writers: dict[int, pa.RecordBatchStreamWriter] = {}
+        with SpilledRows.in_folder(self.folder) as spilled:
             for rows in tables:
                 for bucket, part in self._parts(rows):
-                    if bucket not in writers:
-                        writer = pa.ipc.new_stream(self._path(side, bucket), rows.schema)
-                        writers[bucket] = files.enter_context(writer)
-                    writers[bucket].write_table(part)
+                    spilled.add(f"{side}-{bucket}", part)
 
     def compared(self, empty: pa.Table) -> Iterator[RowDiff]:
         """Both sides of each bucket."""
         for bucket in range(self.count):
-            yield RowDiff(*(self._read(self._path(side, bucket), empty) for side in (_DELETED, _INSERTED)))
+            yield RowDiff(*(spilled_rows(self.folder, f"{side}-{bucket}", empty) for side in (_DELETED, _INSERTED)))
 
     def _parts(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         names = [f"c{i}" for i in range(len(self.hashed))]
@@ -97,13 +91,3 @@ class RowBuckets:
             for bucket in range(self.count):
                 if ends[bucket] < ends[bucket + 1]:
                     yield bucket, ordered.slice(ends[bucket], ends[bucket + 1] - ends[bucket])
-
-    def _path(self, side: str, bucket: int) -> str:
-        return os.path.join(self.folder, f"{side}-{bucket}")
-
-    @staticmethod
-    def _read(path: str, empty: pa.Table) -> pa.Table:
-        if not os.path.exists(path):
-            return empty
-        with pa.OSFile(path) as file, pa.ipc.open_stream(file) as reader:
-            return reader.read_all()

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
+import numpy as np
 import orjson
 import pyarrow as pa
 from attrs import define, field, frozen
@@ -161,8 +162,14 @@ class RollingWriter:
     done: list[ContentFile] = field(factory=list)
     pending_bytes: int = 0
     _pending: list[pa.Table] = field(factory=list)
+    _own: int = 0
     _pending_rows: int = 0
     _file: DataFileWriter | None = None
+
+    @property
+    def has_file(self) -> bool:
+        """Whether a file is open; rows that are few wait in memory."""
+        return self._file is not None
 
     def add(self, table: pa.Table) -> None:
         """Takes rows; whole row groups are written at once, the rest when more come or at the end."""
@@ -176,6 +183,13 @@ class RollingWriter:
     @property
     def _group_bytes(self) -> int:
         return min(self.kind.options.row_group_size, self.kind.options.target_file_size)
+
+    def let_go(self) -> None:
+        """Copies what is pending since the last time, so that it holds no larger table that it is a part of."""
+        if shared := self._pending[self._own :]:
+            table = pa.concat_tables(shared)
+            self._pending[self._own :] = [table.take(pa.array(np.arange(table.num_rows)))]
+            self._own = len(self._pending)
 
     def flush(self) -> None:
         """Writes what is pending, as a smaller row group."""
@@ -203,7 +217,7 @@ class RollingWriter:
             self._write_group(table.slice(start, per_group))
             start += per_group
         rest = table.slice(start)
-        self._pending = [rest] if rest.num_rows else []
+        self._pending, self._own = [rest] if rest.num_rows else [], 0
         self._pending_rows, self.pending_bytes = rest.num_rows, rest.nbytes if rest.num_rows else 0
 
     def _write_group(self, group: pa.Table) -> None:

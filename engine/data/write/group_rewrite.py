@@ -14,6 +14,7 @@ from icecore.engine.data.arrow.sorting import RowOrder
 from icecore.engine.data.read.read_tasks import DeleteCache, read_task
 from icecore.engine.data.read.table_columns import Identification
 from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.data.write.row_ranges import partition_order
 from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.properties.data_locations import DataLocations
@@ -93,7 +94,7 @@ class GroupRewrite:
 
     def write(
         self,
-        rows: pa.Table | Iterable[pa.RecordBatch],
+        rows: Iterable[pa.RecordBatch],
         schema: Schema,
         *,
         size: int,
@@ -116,22 +117,19 @@ class GroupRewrite:
             return tuple(files)
         return tuple(evolve(f, sort_order_id=None) for f in files)
 
-    def write_again(
-        self, tasks: Sequence[FileScanTask], *, size: int, prefix: str, as_a_whole: bool
-    ) -> tuple[ContentFile, ...]:
-        """New files of the files' live rows, each sorted by itself or all `as_a_whole`, for which they are in memory.
+    def orders(self, tasks: Iterable[FileScanTask]) -> tuple[RowOrder, ...]:
+        """The orders that the files' rows are brought into; by partition first where files are of other specs."""
+        moved = any(t.file.spec_id != self.spec.spec_id for t in tasks)
+        return (*(partition_order(self.spec) if moved else ()), *(() if self.order is None else (self.order,)))
+
+    def write_again(self, tasks: Sequence[FileScanTask], *, size: int, prefix: str) -> tuple[ContentFile, ...]:
+        """New files of the files' live rows, sorted where there is an order.
 
         Raises ValidationError, MissingFileError, CorruptFileError, StorageError.
         """
         schema = self.schema(tasks)
         counted = Counted(self.rows(tasks, schema))
-        rows: pa.Table | Iterable[pa.RecordBatch] = counted
-        if self.order is not None and as_a_whole:
-            batches = list(counted)
-            if not batches:
-                return ()
-            rows = pa.Table.from_batches(batches)
-        files = self.write(rows, schema, size=size, prefix=prefix)
+        files = self.write(counted, schema, size=size, prefix=prefix)
         assert sum(f.record_count for f in files) == counted.rows, "a rewrite keeps every row"
         return files
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from icecore.engine.data.file.schema_mark import schema_mark
 from icecore.engine.data.write.conform import conform
 from icecore.engine.data.write.data_file_writer import FileKind, RollingWriter, file_kind
 from icecore.engine.data.write.file_options import data_file_options
+from icecore.engine.data.write.row_ranges import partition_order, sorted_rows
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.properties.table_properties import MIB
@@ -33,6 +35,7 @@ MAX_OPEN_FILES = 64
 _STREAM_PIECE_BYTES = 64 * MIB
 _TABLE_PIECE_BYTES = 1024 * MIB
 _PENDING_BYTES = 512 * MIB
+_SORTED_BYTES = 512 * MIB
 
 
 def write_data_files(
@@ -54,9 +57,9 @@ def write_data_files(
     the table's locations say; the prefix must be new there, the mark tells the columns (see `schema_mark`). Files are
     durable when the call returns; an error deletes what the call has written.
 
-    With a sort order every file is sorted by it: a table as a whole (in pieces of 1 GiB), a stream in runs of 64 MiB,
-    each in files of its own. `presorted` says that the rows of each partition come sorted already, so nothing is
-    sorted and only the order's id is recorded.
+    With a sort order the rows of each partition are sorted by it as a whole; what is over 512 MiB goes by way of a
+    temporary folder. `presorted` says that the rows of each partition come sorted already, so nothing is sorted and
+    only the order's id is recorded.
 
     Raises ValidationError where data, spec, order or a property doesn't fit, StorageError where writing fails.
     """
@@ -74,12 +77,10 @@ def write_data_files(
     kind = file_kind(schema, storage, options, modes, spec.spec_id, None if noted is None else noted.order_id)
     writers = _Writers(kind, spec, DataLocations.at(location), file_prefix)
     try:
-        for piece in _pieces(data):
-            table = conform(piece, schema)
+        tables = (conform(piece, schema) for piece in _pieces(data))
+        for table in tables if order is None or presorted else _in_order(tables, order, spec, schema):
             for partition, rows in partition_batches(table, spec, schema):
-                writers.add(partition, rows if order is None or presorted else sort_table(rows, order, schema))
-            if order is not None and not presorted:
-                writers.finish_all()
+                writers.add(partition, rows)
         writers.finish_all()
     except BaseException:
         writers.delete_all()
@@ -99,6 +100,7 @@ class _Writers:
         self.types = [f.result_type(kind.schema) for f in spec.fields]
         self.begun: list[str] = []
         self.finished: list[ContentFile] = []
+        self.held_bytes = 0
         self.open: OrderedDict[tuple[bytes | None, ...], RollingWriter] = OrderedDict()
 
     def add(self, partition: tuple[Any, ...], rows: pa.Table) -> None:
@@ -109,13 +111,19 @@ class _Writers:
         )
         writer = self.open.get(key)
         if writer is None:
-            if len(self.open) >= MAX_OPEN_FILES:
-                self._finish(next(iter(self.open)))
             writer = self.open[key] = RollingWriter(self.kind, partition, lambda: self.next_location(partition))
         self.open.move_to_end(key)
         writer.add(rows)
+        self.held_bytes += rows.nbytes
+        if self.held_bytes > _PENDING_BYTES // 4:
+            self.held_bytes = 0
+            for w in self.open.values():
+                w.let_go()
         if sum(w.pending_bytes for w in self.open.values()) > _PENDING_BYTES:
             max(self.open.values(), key=lambda w: w.pending_bytes).flush()
+        with_file = [k for k, w in self.open.items() if w.has_file]
+        for oldest in with_file[:-MAX_OPEN_FILES]:
+            self._finish(oldest)
 
     def next_location(self, partition: tuple[Any, ...]) -> str:
         name = f"{self.file_prefix}-{len(self.begun):05d}-{self.mark}.{self.kind.extension}"
@@ -142,6 +150,21 @@ class _Writers:
         for location in self.begun:
             with contextlib.suppress(IcecoreError):
                 self.kind.storage.delete(location)
+
+
+def _in_order(tables: Iterator[pa.Table], order: RowOrder, spec: PartitionSpec, schema: Schema) -> Iterator[pa.Table]:
+    """The tables' rows, those of each partition in order."""
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
+        if sum(t.nbytes for t in held) > _SORTED_BYTES:
+            # Nothing but the chain holds them any more.
+            tables, held = chain(held, tables), []
+            yield from sorted_rows(tables, (*partition_order(spec), order), schema)
+            return
+    if held:
+        for _, rows in partition_batches(pa.concat_tables(held), spec, schema):
+            yield sort_table(rows, order, schema)
 
 
 def _pieces(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -55,7 +55,7 @@ def write_chunks(
     def write(items: list[RewriteChunk]) -> Batches:
         name = file_prefix_of_task(prefix)
         for number, chunk in enumerate(items):
-            made = rewrite.write_again(chunk.tasks, size=chunk.file_size, prefix=f"{name}-{number}", as_a_whole=True)
+            made = rewrite.write_again(chunk.tasks, size=chunk.file_size, prefix=f"{name}-{number}")
             yield written_batch(chunk.group, made)
 
     return collected(mapped(session, together(session, chunks), write, WRITTEN), rewrite, on_progress)
@@ -86,17 +86,3 @@ def collected(frame: DataFrame, rewrite: GroupRewrite, on_progress: ProgressCall
 def written_batch(group: int, files: tuple[ContentFile, ...]) -> pa.RecordBatch:
     """The answer of a task."""
     return pa.RecordBatch.from_arrays([pa.array([pickle.dumps((group, files))])], schema=_WRITTEN_ARROW)
-
-
-def pieces(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
-    """The batches as tables of about `size` bytes, the last one smaller."""
-    found: list[pa.RecordBatch] = []
-    held = 0
-    for batch in batches:
-        found.append(batch)
-        held += batch.nbytes
-        if held >= size:
-            yield pa.Table.from_batches(found)
-            found, held = [], 0
-    if found:
-        yield pa.Table.from_batches(found)

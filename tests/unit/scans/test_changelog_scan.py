@@ -319,7 +319,7 @@ def test_rows_that_find_no_room_are_told_with_their_folder(
         monkeypatch.setattr(tempfile, "tempdir", folder)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
         try:
-            with pytest.raises(StorageError, match=f"can't write changed rows to {folder}/icecore-"):
+            with pytest.raises(StorageError, match=f"can't write rows to {folder}/icecore-"):
                 scan.to_arrow()
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
