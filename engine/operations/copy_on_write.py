@@ -1,46 +1,84 @@
-"""Copy-on-write deletes: files written again without the deleted rows. Spec: Row Lineage (RL6)."""
+"""Copy-on-write: files written again without some of their rows. Spec: Row Lineage (RL6)."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
+from attrs import define
 
-from icecore.engine.data.arrow.row_filter import keep_rows
 from icecore.engine.data.read.read_tasks import DeleteCache, read_task
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.operations.merge_on_read import Positions
 from icecore.engine.properties.data_locations import DataLocations
+from icecore.engine.properties.table_properties import MIB
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.reserved import LINEAGE, with_columns
+from icecore.engine.spec.reserved import LINEAGE, POS, with_columns
 from icecore.engine.spec.schema import Schema
 from icecore.engine.storage.file_io import Storage
 
+KEPT_BYTES = 64 * MIB
+"""The live rows of a file that are not read again are at most so many bytes in memory."""
 
-def survivors(task: FileScanTask, metadata: TableMetadata, storage: Storage, deletes: DeleteCache) -> pa.Table | None:
-    """The live rows of a file that the residual does not select; None where it selects none.
 
-    In a v3 table the rows bring their row ids and sequence numbers along, as far as the file has any.
+@define
+class LiveRows:
+    """The live rows of a data file with their places, and with the lineage that they have.
+
+    They are read as often as they are iterated over, but few are kept: a file may hold more than memory should.
     """
-    schema = lineage_schema(metadata.schema(), metadata, task)
-    batches = read_task(
-        task,
-        projection=schema,
-        table_schema=metadata.schema(),
-        specs=metadata.specs,
-        storage=storage,
-        name_mapping=table_name_mapping(metadata),
-        table_schemas=metadata.schemas,
-        deletes=deletes,
-    )
-    total, kept = 0, []
-    for batch in batches:
-        total += batch.num_rows
-        kept.append(keep_rows(pa.Table.from_batches([batch]), task.residual, metadata.schema(), selected=False))
-    rows = pa.concat_tables(kept) if kept else None
-    return None if rows is None or rows.num_rows == total else rows
+
+    task: FileScanTask
+    metadata: TableMetadata
+    storage: Storage
+    deletes: DeleteCache
+    _kept: list[pa.RecordBatch] | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        if self._kept is not None:
+            yield from self._kept
+            return
+        kept, size = list[pa.RecordBatch](), 0
+        for batch in self._read():
+            size += batch.nbytes
+            kept = [*kept, batch] if size <= KEPT_BYTES else []
+            yield batch
+        self._kept = kept if size <= KEPT_BYTES else None
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        metadata = self.metadata
+        return read_task(
+            self.task,
+            projection=with_columns(lineage_schema(metadata.schema(), metadata, self.task), POS),
+            table_schema=metadata.schema(),
+            specs=metadata.specs,
+            storage=self.storage,
+            name_mapping=table_name_mapping(metadata),
+            table_schemas=metadata.schemas,
+            deletes=self.deletes,
+        )
+
+    def write_without(self, positions: Positions) -> list[ContentFile]:
+        """Writes the rows that are at none of the positions, which are those of live rows in order, into new files.
+
+        Raises ValidationError, MissingFileError, CorruptFileError, StorageError.
+        """
+        schema = lineage_schema(self.metadata.schema(), self.metadata, self.task)
+        return _write(self._without(positions, [f.name for f in schema.fields]), schema, self.metadata, self.storage)
+
+    def _without(self, positions: Positions, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        for batch in self:
+            places = batch[POS.name].to_numpy()
+            start, end = np.searchsorted(positions, [places[0], places[-1] + 1])
+            kept = np.ones(len(places), dtype=bool)
+            kept[np.searchsorted(places, positions[start:end])] = False
+            if kept.any():
+                yield batch.select(columns).filter(pa.array(kept))
 
 
 def lineage_schema(schema: Schema, metadata: TableMetadata, task: FileScanTask) -> Schema:
@@ -50,11 +88,17 @@ def lineage_schema(schema: Schema, metadata: TableMetadata, task: FileScanTask) 
 
 
 def write_again(rows: pa.Table, metadata: TableMetadata, storage: Storage) -> list[ContentFile]:
-    """Writes surviving rows into new files, with the lineage columns that they have."""
+    """Writes rows into new files, with the lineage columns that they have."""
     lineage = [c for c in LINEAGE if c.name in rows.column_names]
+    return _write(rows, with_columns(metadata.schema(), *lineage), metadata, storage)
+
+
+def _write(
+    rows: pa.Table | Iterable[pa.RecordBatch], schema: Schema, metadata: TableMetadata, storage: Storage
+) -> list[ContentFile]:
     return write_data_files(
         rows,
-        schema=with_columns(metadata.schema(), *lineage),
+        schema=schema,
         spec=metadata.spec(),
         location=DataLocations.of(metadata.location, metadata.properties),
         storage=storage,

@@ -13,7 +13,7 @@ from icecore.engine.expression.nodes import TRUE
 from icecore.engine.expression.sql.parse import FilterLike
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
-from icecore.engine.operations.copy_on_write import survivors, write_again
+from icecore.engine.operations.copy_on_write import LiveRows
 from icecore.engine.operations.file_effects import FileEffects, discarding_on_error, produce
 from icecore.engine.operations.merge_on_read import merges_on_read, select_rows
 from icecore.engine.operations.reusable_files import ReusableFiles, task_key
@@ -69,21 +69,16 @@ def _remove_selected(
         path, key = task.file.file_path, task_key(task)
         if task.residual == TRUE:
             effects.gone.append(path)
-        elif effects.by_position:
-            if key not in before.selected:
-                before.selected[key] = select_rows(task, metadata, storage, deletes)
-            selected = before.selected[key]
-            if len(selected.positions) == selected.live_rows:
-                effects.gone.append(path)
-            elif len(selected.positions):
-                effects.selected.append((task, selected.positions))
-        else:
-            if key not in before.rewritten:
-                rows = survivors(task, metadata, storage, deletes)
-                written = write_again(rows, metadata, storage) if rows is not None and rows.num_rows else []
-                before.rewritten[key] = None if rows is None else tuple(written)
-            again = before.rewritten[key]
-            if again is not None:
-                effects.gone.append(path)
-                effects.added += again
+            continue
+        if key not in before.selected:
+            before.selected[key] = select_rows(task, metadata, storage, deletes)
+        selected = before.selected[key]
+        if effects.by_position or len(selected.positions) in (0, selected.live_rows):
+            effects.take(LiveRows(task, metadata, storage, deletes), selected.positions, selected.live_rows)
+            continue
+        if key not in before.rewritten:
+            rows = LiveRows(task, metadata, storage, deletes)
+            before.rewritten[key] = tuple(rows.write_without(selected.positions))
+        effects.gone.append(path)
+        effects.added += before.rewritten[key]
     effects.write(at, deletes, before)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field
@@ -14,20 +13,20 @@ from attrs import define, field
 from icecore.engine.commit.added_files import added_entries
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.commit.new_manifests import ManifestRemoval
-from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.formats.arrays import Mask
 from icecore.engine.formats.entry_arrow import path_keys
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
-from icecore.engine.operations.copy_on_write import lineage_schema, write_again
+from icecore.engine.operations.copy_on_write import LiveRows
 from icecore.engine.operations.merge_on_read import Positions, write_deletes
 from icecore.engine.operations.reusable_files import FileKey, ReusableFiles, task_key
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent
-from icecore.engine.spec.reserved import POS, with_columns
+from icecore.engine.spec.reserved import POS
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.projections.entries.carried_entries import file_key, file_keys
 
@@ -53,33 +52,25 @@ class FileEffects:
         """The paths of data files that are removed or get deletes."""
         return [*self.gone, *self.marked]
 
-    def live_rows(self, at: PlanContext, task: FileScanTask, deletes: DeleteCache) -> pa.Table | None:
-        """All live rows of a file with their places, and with the lineage that they have; None where it has none."""
-        metadata = at.metadata
-        batches = read_task(
-            task,
-            projection=with_columns(lineage_schema(metadata.schema(), metadata, task), POS),
-            table_schema=metadata.schema(),
-            specs=metadata.specs,
-            storage=at.storage,
-            name_mapping=table_name_mapping(metadata),
-            table_schemas=metadata.schemas,
-            deletes=deletes,
-        )
-        found = list(batches)
-        return pa.Table.from_batches(found) if found else None
-
-    def take(self, at: PlanContext, task: FileScanTask, rows: pa.Table, mask: npt.NDArray[np.bool_]) -> None:
-        """Deletes the masked ones of a file's live rows, as `live_rows` gives them."""
-        if not mask.any():
+    def take(self, rows: LiveRows, positions: Positions, live_rows: int) -> None:
+        """Deletes the rows at some positions of a file that has so many live ones."""
+        if not len(positions):
             return
-        if mask.all():
-            self.gone.append(task.file.file_path)
+        if len(positions) == live_rows:
+            self.gone.append(rows.task.file.file_path)
         elif self.by_position:
-            self.selected.append((task, rows[POS.name].to_numpy()[mask].astype(np.int64)))
+            self.selected.append((rows.task, positions))
         else:
-            self.gone.append(task.file.file_path)
-            self.added += write_again(rows.filter(pa.array(~mask)).drop_columns([POS.name]), at.metadata, at.storage)
+            self.gone.append(rows.task.file.file_path)
+            self.added += rows.write_without(positions)
+
+    def take_chosen(self, rows: LiveRows, chosen: Callable[[pa.Table], Mask]) -> None:
+        """Deletes the rows that a function chooses: it gives a mask of some live rows at a time."""
+        live, positions = 0, [np.zeros(0, np.int64)]
+        for batch in rows:
+            live += batch.num_rows
+            positions.append(batch[POS.name].to_numpy()[chosen(pa.Table.from_batches([batch]))].astype(np.int64))
+        self.take(rows, np.concatenate(positions), live)
 
     def write(self, at: PlanContext, deletes: DeleteCache, before: ReusableFiles | None = None) -> None:
         """Writes the delete files of all rows that are deleted by position, but for those written before."""

@@ -22,6 +22,7 @@ from icecore.engine.expression.nodes import TRUE, Expression, Predicate, Predica
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase, IsolationLevel
+from icecore.engine.operations.copy_on_write import LiveRows
 from icecore.engine.operations.file_effects import FileEffects, discarding_on_error, produce
 from icecore.engine.operations.merge_on_read import merges_on_read
 from icecore.engine.spec import single_value
@@ -111,8 +112,9 @@ def _take_partitions(at: PlanContext, snapshot: Snapshot | None, effects: FileEf
             if task.file.spec_id == replaced.spec.spec_id:
                 if replaced.has(task.file.partition):
                     effects.gone.append(task.file.file_path)
-            elif (rows := effects.live_rows(at, task, deletes)) is not None:
-                effects.take(at, task, rows, _rows_in(rows, metadata, replaced))
+            else:
+                rows = LiveRows(task, metadata, at.storage, deletes)
+                effects.take_chosen(rows, lambda some: _rows_in(some, metadata, replaced))
         effects.write(at, deletes)
 
 

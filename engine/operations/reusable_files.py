@@ -42,10 +42,10 @@ def table_shape(metadata: TableMetadata) -> tuple[Any, ...]:
 
 @define
 class ReusableFiles:
-    """The rows selected in each source file, the files that replace it (None where no row is deleted), its deletes."""
+    """The rows selected in each source file, the files that replace it, its deletes."""
 
     selected: dict[TaskKey, Selected] = field(factory=dict)
-    rewritten: dict[TaskKey, tuple[ContentFile, ...] | None] = field(factory=dict)
+    rewritten: dict[TaskKey, tuple[ContentFile, ...]] = field(factory=dict)
     deletes: dict[TaskKey, ContentFile] = field(factory=dict)
     _shape: Any = None
 

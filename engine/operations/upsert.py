@@ -32,7 +32,7 @@ from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.formats.arrays import Longs, Mask
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
-from icecore.engine.operations.copy_on_write import write_again
+from icecore.engine.operations.copy_on_write import LiveRows, write_again
 from icecore.engine.operations.delete_by_filter import read_snapshot
 from icecore.engine.operations.file_effects import FileEffects, discarding_on_error, produce
 from icecore.engine.operations.merge_on_read import merges_on_read
@@ -112,9 +112,7 @@ class Upsert:
             matching = _Matching(self, source, at.metadata.format_version)
             if snapshot is not None and source.num_rows:
                 for task in at.planner.tasks(at.state, snapshot, wanted, schema):
-                    rows = effects.live_rows(at, task, matching.deletes)
-                    if rows is not None:
-                        effects.take(at, task, rows, matching.changed(rows))
+                    effects.take_chosen(LiveRows(task, at.metadata, at.storage, matching.deletes), matching.changed)
                 effects.write(at, matching.deletes)
             if check:
                 check.touched(effects.touched, vectors=effects.by_position)
@@ -197,9 +195,8 @@ class _Matching:
         return sum(t.num_rows for t in self.updated)
 
     def changed(self, rows: pa.Table) -> Mask:
-        """A mask of the rows of a file to be replaced, whose replacements are noted.
+        """A mask of the rows to be replaced, whose replacements are noted.
 
-        Raises ValidationError for a key twice.
         Raises ValidationError for a key twice.
         """
         numbers = self.index.find(key_columns(rows, self.upsert.keys))
