@@ -11,7 +11,7 @@ from attrs import frozen
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle
 from icecore.engine.commit.decide import ChangeMetadata
-from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.identifiers import Identifier, identifier_tuple
 from icecore.engine.data.pyiceberg_values import is_pyiceberg_value
 from icecore.engine.errors import ValidationError
 from icecore.engine.events import event as ev
@@ -59,6 +59,7 @@ def asked_part(
     if AssertCreate() in requirements:
         if len(requirements) > 1:
             raise ValidationError("Invalid create requirements: a table that is to be created has nothing to assert")
+        identifier_tuple(name)
         given = next((u.uuid for u in updates if isinstance(u, AssignUuid)), str(uuid.uuid4()))
         unless_told = (
             AssignUuid(given),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import field, frozen
 
-from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.identifiers import Identifier, identifier_tuple
 from icecore.engine.common.json_reader import get
 from icecore.engine.errors import ValidationError
 from icecore.engine.server.auth.access_tokens import Principal
@@ -69,7 +69,7 @@ class Call:
     @property
     def new_name(self) -> Identifier:
         """The name in the path's namespace that the body gives. Raises ValidationError."""
-        return (*self.namespace, get(self.body, "name", str, "the request"))
+        return identifier_tuple((*self.namespace, get(self.body, "name", str, "the request")))
 
     @property
     def is_dry_run(self) -> bool:

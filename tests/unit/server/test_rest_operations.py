@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
@@ -16,6 +18,15 @@ import icecore
 from icecore.engine.errors import ValidationError
 from icecore.engine.server.application import OPERATIONS
 from icecore.engine.server.server_settings import ServerSettings
+
+VERSION = {
+    "version-id": 1,
+    "schema-id": 0,
+    "timestamp-ms": 1_700_000_000_000,
+    "summary": {"engine-name": "tests"},
+    "default-namespace": ["ns"],
+    "representations": [{"type": "sql", "sql": "SELECT id FROM t", "dialect": "duckdb"}],
+}
 
 
 def test_configuration_lists_what_is_served(rest: RestClient, catalog: icecore.Catalog) -> None:
@@ -172,6 +183,34 @@ def test_a_staged_table_is_made_by_its_commit(rest: RestClient, catalog: icecore
     )
 
 
+@pytest.mark.parametrize("ruled", [False, True], ids=["anywhere", "in the warehouse"])
+@pytest.mark.parametrize("name", ["", "a\0b", "n" * 256], ids=["empty", "with NUL", "too long"])
+def test_no_way_of_creating_takes_a_name_that_nothing_can_have(tmp_path: Path, name: str, ruled: bool) -> None:
+    """A view named '' was stored and answered 500, a table by `assert-create` in no namespace at all with 204."""
+    updates = [
+        {"action": "add-schema", "schema": SCHEMA},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": {"fields": []}},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+    ]
+    creation = {"requirements": [{"type": "assert-create"}], "updates": updates}
+    view = {"name": name, "schema": SCHEMA, "view-version": VERSION, "properties": {}}
+    asked: list[tuple[str, Any]] = [("/v1/namespaces/ns/views", view)]
+    for namespace in (["ns"], [], [""], ["n.s"]):
+        change = {"identifier": {"namespace": namespace, "name": name if namespace == ["ns"] else "u"}, **creation}
+        asked.append(("/v1/transactions/commit", {"table-changes": [change]}))
+    if name:
+        asked.append((f"/v1/namespaces/ns/tables/{quote(name)}", creation))
+    roots = () if ruled else None
+    with icecore.open(tmp_path / "w", location_roots=roots, unique_locations=ruled) as catalog, served(catalog) as rest:
+        catalog.create_namespace("ns")
+        refused = [rest.post(path, body).error[:2] for path, body in asked]
+        assert refused == [(400, "ValidationException")] * len(asked)
+        assert catalog.position == 1
+
+
 def test_a_table_whose_metadata_file_is_gone_says_so(rest: RestClient, catalog: icecore.Catalog) -> None:
     location = make_table(rest)["metadata-location"]
     file = catalog._warehouse.repository.storage.local_path(location)
@@ -187,17 +226,9 @@ def test_a_table_whose_metadata_file_is_gone_says_so(rest: RestClient, catalog: 
 
 def test_views_are_made_changed_and_dropped(rest: RestClient, catalog: icecore.Catalog) -> None:
     make_table(rest)
-    version = {
-        "version-id": 1,
-        "schema-id": 0,
-        "timestamp-ms": 1_700_000_000_000,
-        "summary": {"engine-name": "tests"},
-        "default-namespace": ["ns"],
-        "representations": [{"type": "sql", "sql": "SELECT id FROM t", "dialect": "duckdb"}],
-    }
-    body = {"name": "v", "schema": SCHEMA, "view-version": version, "properties": {}}
+    body = {"name": "v", "schema": SCHEMA, "view-version": VERSION, "properties": {}}
     made = rest.post("/v1/namespaces/ns/views", body).json["metadata"]
-    assert made["versions"][0]["representations"] == version["representations"]
+    assert made["versions"][0]["representations"] == VERSION["representations"]
     assert rest.get("/v1/namespaces/ns/views").json == {"identifiers": [{"namespace": ["ns"], "name": "v"}]}
     change = {
         "requirements": [{"type": "assert-view-uuid", "uuid": made["view-uuid"]}],
