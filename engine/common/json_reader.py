@@ -81,6 +81,15 @@ def get_ints(obj: Any, key: str, where: str, default: Any = _MISSING) -> tuple[i
     return tuple(values)
 
 
+def get_strs(obj: Any, key: str, where: str, default: Any = _MISSING) -> tuple[str, ...]:
+    """A JSON array of texts as a tuple. Raises ValidationError."""
+    values = get_list(obj, key, where, default)
+    for v in values:
+        if not isinstance(v, str):
+            raise ValidationError(f"{where}: {key!r} must hold text, found {type(v).__name__} {str(v)[:60]!r}")
+    return tuple(values)
+
+
 def get_list(obj: Any, key: str, where: str, default: Any = _MISSING) -> list[Any]:
     """A JSON array. Raises ValidationError."""
     value: list[Any] = get(obj, key, list, where, default)

@@ -9,7 +9,7 @@ import attrs
 import orjson
 from attrs import frozen
 
-from icecore.engine.common.json_reader import get, get_list
+from icecore.engine.common.json_reader import get, get_list, get_strs
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import NestedField, children
@@ -36,11 +36,8 @@ class MappedField:
     def from_dict(cls, obj: Any) -> MappedField:
         """An entry of a name mapping from its JSON object. Raises ValidationError where it is none."""
         where = "name mapping field"
-        names = get_list(obj, "names", where)
-        if not all(isinstance(n, str) for n in names):
-            raise ValidationError(f"{where}: names must be strings, found {names!r}")
         return cls(
-            tuple(names),
+            get_strs(obj, "names", where),
             get(obj, "field-id", int, where, None),
             NameMapping(tuple(cls.from_dict(f) for f in get_list(obj, "fields", where, default=[]))),
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from icecore.engine.common.json_reader import get, get_list
+from icecore.engine.common.json_reader import get, get_strs
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.reserved import METADATA_COLUMNS, PARTITION
 from icecore.engine.spec.schema import Schema
@@ -40,7 +40,7 @@ class ScanRequest:
         """The request in a body, whose unknown fields are passed over. Raises ValidationError."""
         found: dict[str, Any] = {name: get(body, _key(name), int, WHERE, None) for name in NUMBERS}
         found |= {name: get(body, _key(name), bool, WHERE, default) for name, default in FLAGS.items()}
-        found |= {name: _names(body, _key(name)) for name in NAMES}
+        found |= {name: get_strs(body, _key(name), WHERE, []) for name in NAMES}
         if "filter" in body and body["filter"] is None:
             raise ValidationError(f"{WHERE}: the filter is null; a scan of all rows has none")
         request = cls(filter=body.get("filter"), **found)
@@ -73,14 +73,6 @@ def _is_known(name: str, schema: Schema, known: Iterable[Schema], case_sensitive
     if name == "*" or first in METADATA_COLUMNS or first == PARTITION:
         return True
     return any(s.has_name(name, case_sensitive) for s in (schema, *known))
-
-
-def _names(body: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    names = get_list(body, key, WHERE, [])
-    for name in names:
-        if not isinstance(name, str):
-            raise ValidationError(f"{WHERE}: {key} must hold names, found {type(name).__name__}")
-    return tuple(names)
 
 
 def _key(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import field, frozen
 
 from icecore.engine.common.identifiers import Identifier, identifier_tuple
-from icecore.engine.common.json_reader import get
+from icecore.engine.common.json_reader import get, get_strs
 from icecore.engine.errors import ValidationError
 from icecore.engine.server.auth.access_tokens import Principal
 from icecore.engine.server.auth.grants import Level, is_allowed
@@ -106,8 +106,4 @@ class Operation(Protocol):
 
 def levels(of: Mapping[str, Any]) -> Identifier:
     """The levels under the key `namespace`. Raises ValidationError."""
-    found = get(of, "namespace", list, "the request")
-    for level in found:
-        if not isinstance(level, str):
-            raise ValidationError(f"a level of a namespace must be text, found {type(level).__name__}")
-    return tuple(found)
+    return get_strs(of, "namespace", "the request")

@@ -260,6 +260,23 @@ def test_what_is_malformed_is_the_clients_fault(
     assert reply.status == reply.error[0] == status
 
 
+@pytest.mark.parametrize("wrong", [{}, [], 1.5, None], ids=lambda wrong: type(wrong).__name__)
+@pytest.mark.parametrize(
+    ("action", "key"),
+    [("remove-properties", "removals"), ("remove-schemas", "schema-ids"), ("remove-partition-specs", "spec-ids")],
+)
+def test_what_lists_hold_is_looked_at(
+    rest: RestClient, catalog: icecore.Catalog, action: str, key: str, wrong: object
+) -> None:
+    """What can't be looked up was answered 500, which leaves clients in doubt; other values went into the log."""
+    make_table(rest)
+    position = catalog.position
+    body = {"requirements": [], "updates": [{"action": action, key: [wrong]}]}
+    code, kind, message = rest.post("/v1/namespaces/ns/tables/t", body).error
+    assert (code, kind) == (400, "ValidationException") and f"'{key}' must hold" in message
+    assert catalog.position == position
+
+
 def test_namespaces_are_made_for_what_is_created_where_the_server_does_so(catalog: icecore.Catalog) -> None:
     body = {"name": "t", "schema": SCHEMA}
     with served(catalog) as strict:
