@@ -50,9 +50,9 @@ class HeldBodies:
     reading: int = 0
     _held: int = 0
 
-    def check(self, size: int, more: int) -> None:
-        """Raises RefusedBodyError where a body of that size can't get more bytes."""
-        if size + more > self.most:
+    def check(self, size: int, more: int, received: int) -> None:
+        """Raises RefusedBodyError where a body of that size, of which so much was received, can't get more bytes."""
+        if max(size + more, received) > self.most:
             raise RefusedBodyError(413, "BadRequestException", f"a request can have {self.most} bytes, decompressed")
         if size + more > SMALL and self._held + more > self.most_together:
             raise RefusedBodyError(429, "TooManyRequestsException", "other requests are too large together; try again")
@@ -85,7 +85,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], held: HeldBodi
                 sent, is_more = message.get("body", b""), message.get("more_body", False)
                 received += len(sent)
                 chunk = sent if unpack is None else _unpacked(unpack, sent, held.most - len(body) + 1)
-                held.check(len(body), len(chunk))
+                held.check(len(body), len(chunk), received)
                 body += chunk
                 held.hold(len(chunk))
                 if is_more:
@@ -96,10 +96,17 @@ async def read_body(receive: Receive, headers: Mapping[str, str], held: HeldBodi
         raise RefusedBodyError(408, "RequestTimeoutException", "the body of the request came too slowly") from e
     finally:
         held.reading -= 1
+    if unpack is not None and not unpack.eof:
+        raise ValidationError("the request is no whole gzip: its end is missing")
 
 
 def _unpacked(unpack: zlib._Decompress, chunk: bytes, most: int) -> bytes:
+    is_over = unpack.eof and chunk
     try:
-        return unpack.decompress(chunk, max(most, 1))
+        found = b"" if is_over else unpack.decompress(chunk, max(most, 1))
     except zlib.error as e:
         raise ValidationError(f"the request is no gzip: {e}") from e
+    if is_over or unpack.unused_data:
+        # It would be kept in memory, and copied with each chunk.
+        raise ValidationError("the request goes on after the end of its gzip")
+    return found

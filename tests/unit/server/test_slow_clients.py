@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import logging
 import socket
 
@@ -52,6 +53,26 @@ def test_what_comes_too_slowly_or_is_too_much_together_is_refused(
     with served(catalog, hurried) as rest, connected(rest, b"GET /v1") as slow, connected(rest, head) as slow_body:
         assert ending(slow) == b""
         assert ending(slow_body).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize(
+    ("sent", "more", "status"),
+    [
+        (gzip.compress(b"{}") + b"x", 10**9, 400),
+        (gzip.compress(b"{}")[:-8], 0, 400),
+        (gzip.compress(b" " * 70_000), 10**9, 413),
+        (gzip.compress(b"")[:10] + b"\0\0\0\xff\xff" * 14_000, 10**9, 413),
+    ],
+    ids=["goes on after its end", "lacks its end", "is large", "has large nothing"],
+)
+def test_a_compressed_body_is_limited_by_what_comes_and_by_what_it_holds(
+    catalog: icecore.Catalog, sent: bytes, more: int, status: int
+) -> None:
+    """What followed the end of the gzip was kept without a limit, and took the event loop minutes to copy."""
+    head = b"POST /v1/namespaces HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n"
+    sent = head % (len(sent) + more) + sent
+    with served(catalog, ServerSettings(most_body_bytes=65_536)) as rest, connected(rest, sent) as client:
+        assert client.recv(65536).startswith(f"HTTP/1.1 {status} ".encode())
 
 
 def test_of_who_may_not_ask_no_body_is_read(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
