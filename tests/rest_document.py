@@ -31,6 +31,7 @@ REQUIRED: dict[str, set[str] | None] = {
     f"GET {_NS}/tables": set(),
     f"POST {_NS}/tables": _TABLE,
     f"GET {_NS}/functions": set(),
+    f"GET {_NS}/functions/{{function}}": {"metadata"},
     f"POST {_NS}/tables/{{table}}/plan": set(),
     f"GET {_NS}/tables/{{table}}/plan/{{plan-id}}": set(),
     f"DELETE {_NS}/tables/{{table}}/plan/{{plan-id}}": None,

@@ -187,7 +187,7 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
         try:
             if has_body(call.headers):
                 try:
-                    call = _let_in(endpoint, call)
+                    _let_in(endpoint, call)
                 except IcecoreError as e:
                     # Of somebody who may not ask no body is read.
                     return response(_refused(endpoint, call, error_answer(e)), request)
@@ -237,15 +237,13 @@ def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
 
 def _let_in(endpoint: Endpoint, call: Call) -> Call:
     """The call with who asks, as far as its head tells. Raises NotAuthorizedError, ForbiddenError, ValidationError."""
-    if call.is_let_in:
-        return call
     asks_for_tokens = call.serving.asks_for_tokens
     check_origin(call, asks_for_tokens)
     principal = None
     if asks_for_tokens and not endpoint.is_open:
         principal = principal_of(call.serving.tokens, call.headers)
         check_grants(principal, endpoint, call)
-    return evolve(call, principal=principal, is_let_in=True)
+    return evolve(call, principal=principal)
 
 
 def _refused(endpoint: Endpoint, call: Call, told: Answer) -> Answer:
@@ -261,7 +259,7 @@ def _read(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:
     """The body of a request. Raises ValidationError."""
     if endpoint.is_form:
         return {key: values[-1] for key, values in parse_qs(raw.decode("utf-8", "replace")).items()}
-    return loads(raw, "the request") if raw else {}
+    return loads(raw, "the request") if raw or endpoint.needs_body else {}
 
 
 def _client(call: Call) -> Client:
@@ -284,5 +282,8 @@ async def _no_route(request: Request, _: Exception) -> Response:
 
 
 async def _no_method(request: Request, _: Exception) -> Response:
+    path = request.scope["path"]
     text = f"{request.method} is not what {request.url.path[:200]} is for"
-    return response(named_error(405, "UnsupportedOperationException", text), request)
+    there = {m for route in request.app.routes if route.path_regex.match(path) for m in route.methods}
+    told = named_error(405, "UnsupportedOperationException", text)
+    return response(evolve(told, headers={"allow": ", ".join(sorted(there))}), request)

@@ -1,10 +1,12 @@
-"""Functions, of which a warehouse has none. Spec: the listFunctions of the REST document."""
+"""Functions, of which a warehouse has none. Spec: the listFunctions and loadFunction of the REST document."""
 
 from __future__ import annotations
 
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
+from icecore.engine.server.wire.error_answers import named_error
+from icecore.engine.server.wire.path_names import decoded, spaced
 
 
 def list_functions(call: Call) -> Answer:
@@ -13,4 +15,12 @@ def list_functions(call: Call) -> Answer:
     return json_answer({"identifiers": []})
 
 
-ENDPOINTS = (Endpoint("GET", "/namespaces/{namespace}/functions", list_functions),)
+def load_function(call: Call) -> Answer:
+    """No function has the name. Raises NoSuchNamespaceError."""
+    call.shown.load_namespace_properties(call.namespace)
+    name = ".".join((*call.namespace, decoded(spaced(call.names["function"]))))
+    return named_error(404, "NoSuchFunctionException", f"Function does not exist: {name}")
+
+
+ALL = "/namespaces/{namespace}/functions"
+ENDPOINTS = (Endpoint("GET", ALL, list_functions), Endpoint("GET", f"{ALL}/{{function}}", load_function))

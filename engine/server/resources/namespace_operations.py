@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from icecore.engine.common.identifiers import Identifier, folder_name
 from icecore.engine.common.json_reader import get_list, get_str_map
 from icecore.engine.common.location import to_uri
+from icecore.engine.errors import NoSuchNamespaceError
 from icecore.engine.log.names_at import CatalogNames
 from icecore.engine.log.namespaces import ChangedProperties, updated_properties
 from icecore.engine.log.request_keys import StoredAnswer
@@ -19,12 +20,19 @@ from icecore.engine.server.wire.path_names import read_namespace
 
 
 def list_namespaces(call: Call) -> Answer:
-    """The namespaces directly inside of `parent`, or at the top. Raises NoSuchNamespaceError, ValidationError."""
-    parent = call.query.get("parent")
-    names, after = listed(call, "namespace", read_namespace(parent) if parent else ())
-    if call.principal is not None:
-        names = [n for n in names if is_visible(call.principal.grants, n)]
-    return json_answer({"namespaces": names, **after})
+    """The namespaces directly inside of `parent`, or at the top, that who asks may see.
+
+    Raises NoSuchNamespaceError, ValidationError.
+    """
+    parent = read_namespace(asked) if (asked := call.query.get("parent")) else ()
+    if not _is_shown(call, parent):
+        raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(parent)}")
+    names, after = listed(call, "namespace", parent)
+    return json_answer({"namespaces": [n for n in names if _is_shown(call, n)], **after})
+
+
+def _is_shown(call: Call, namespace: Identifier) -> bool:
+    return call.principal is None or is_visible(call.principal.grants, namespace)
 
 
 def create_namespace(call: Call) -> Answer:

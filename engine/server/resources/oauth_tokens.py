@@ -1,9 +1,12 @@
-"""Access tokens by OAuth2, for clients that have an id and a secret. Spec: the REST document's getToken.
+"""Access tokens by OAuth2, for clients that have an id and a secret. Spec: the REST document's getToken, RFC 6749 and
+RFC 8693 for what is refused.
 
 The secret is a token of the warehouse; what it is exchanged for has the same grants and ends sooner, and with it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from icecore.engine.errors import NotAuthorizedError
 from icecore.engine.server.wire.answer import Answer, json_answer
@@ -23,6 +26,8 @@ def get_token(call: Call) -> Answer:
             secret = call.body.get("client_secret") or _basic_secret(call.headers.get("authorization", ""))
         case grant if grant == EXCHANGE:
             secret = call.body.get("subject_token")
+        case None:
+            return _refused(400, "invalid_request", "the request has no grant_type")
         case _:
             return _refused(400, "unsupported_grant_type", "client_credentials and token exchange are understood")
     if not secret:
@@ -30,7 +35,9 @@ def get_token(call: Call) -> Answer:
     try:
         principal = call.serving.tokens.principal(str(secret))
     except NotAuthorizedError as e:
-        return _refused(401, "invalid_client", str(e))
+        if call.body["grant_type"] == EXCHANGE:
+            return _refused(400, "invalid_request", str(e))
+        return _refused(401, "invalid_client", str(e), {"www-authenticate": 'Basic realm="icecore"'})
     token = call.serving.tokens.derive(principal, LIFETIME_S * 1000)
     told = {"access_token": token, "token_type": "bearer", "expires_in": LIFETIME_S, "issued_token_type": ACCESS_TOKEN}
     return json_answer(told, headers={"cache-control": "no-store"})
@@ -41,8 +48,8 @@ def _basic_secret(header: str) -> str | None:
     return basic_password(encoded) if scheme.lower() == "basic" else None
 
 
-def _refused(status: int, kind: str, text: str) -> Answer:
-    return json_answer({"error": kind, "error_description": text}, status)
+def _refused(status: int, kind: str, text: str, headers: Mapping[str, str] | None = None) -> Answer:
+    return json_answer({"error": kind, "error_description": text}, status, headers)
 
 
 ENDPOINTS = (Endpoint("POST", "/oauth/tokens", get_token, is_write=True, has_prefix=False, is_open=True, is_form=True),)

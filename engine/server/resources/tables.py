@@ -113,7 +113,7 @@ ENDPOINTS = (
     Endpoint("HEAD", ONE, table_exists),
     Endpoint("GET", ONE, load_table),
     Endpoint("DELETE", ONE, drop_table, is_write=True),
-    Endpoint("POST", f"{ONE}/unregister", unregister_table, is_write=True, again=table_again),
+    Endpoint("POST", f"{ONE}/unregister", unregister_table, is_write=True, is_bodiless=True, again=table_again),
     Endpoint("POST", "/namespaces/{namespace}/register", register_table, is_write=True, again=table_again),
     Endpoint("POST", "/tables/rename", rename_table, is_write=True),
 )

@@ -38,8 +38,6 @@ class Call:
     body: Mapping[str, Any] = field(factory=dict)
     principal: Principal | None = None
     """Who asks, where tokens are used."""
-    is_let_in: bool = False
-    """Whether the head of the request was looked at, and who asks may."""
 
     @property
     def catalog(self) -> Catalog:

@@ -26,7 +26,8 @@ class Endpoint:
     """One operation; `path` follows `/v1/{prefix}`, or `/v1` alone.
 
     `is_write` operations change something. Under an idempotency key they are carried out once; `again` answers
-    the same request when it comes again. `refusal` is how one is refused that the server could not carry out, where
+    the same request when it comes again. `is_bodiless` ones say all in their path, where others that are posted need a
+    body. `refusal` is how one is refused that the server could not carry out, where
     nothing was stored. A token must grant `level` in the namespaces that a call names; `is_of_all` operations name none
     and tell of the whole catalog, `is_open` ones need no token and have no keys. Those with `has_dry_run` can be asked
     for what they would do. The body of an `is_form` operation is no JSON;
@@ -38,6 +39,7 @@ class Endpoint:
     answer: Operation
     is_write: bool = False
     has_dry_run: bool = False
+    is_bodiless: bool = False
     again: Again = nothing_again
     has_prefix: bool = True
     refusal: Refusal = Refusal.AS_IT_IS
@@ -51,6 +53,11 @@ class Endpoint:
     def level(self) -> Level:
         """The level that a token must grant: to read where nothing is changed, else to manage unless it says less."""
         return self.asks or (Level.MANAGE if self.is_write else Level.READ)
+
+    @property
+    def needs_body(self) -> bool:
+        """Whether a request without a body is none, as the document says of what creates or changes something."""
+        return self.method == "POST" and self.is_write and not self.is_bodiless
 
     @property
     def documented(self) -> str:

@@ -25,7 +25,10 @@ def response(answer: Answer, request: Request) -> Response:
     if answer.body is None:
         return Response(status_code=answer.status, headers=headers)
     if request.method == "HEAD":
-        return Response(status_code=answer.status, headers=headers, media_type=answer.content_type)
+        made = Response(status_code=answer.status, headers=headers, media_type=answer.content_type)
+        # A length would be that of what GET says (RFC 9110, section 8.6).
+        del made.headers["content-length"]
+        return made
     if isinstance(answer.body, AsyncIterator):
         return StreamingResponse(answer.body, answer.status, headers, answer.content_type)
     takes_gzip = "gzip" in request.headers.get("accept-encoding", "")

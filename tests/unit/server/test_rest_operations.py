@@ -251,13 +251,32 @@ def test_views_are_made_changed_and_dropped(rest: RestClient, catalog: icecore.C
         ("GET", "/v1/nothing", b"", 404),
         ("PATCH", "/v1/namespaces", b"", 405),
         ("DELETE", "/v1/namespaces/ns/tables/t?purgeRequested=maybe", b"", 400),
+        ("POST", "/v1/namespaces/ns/tables/t", b"", 400),
+        ("POST", "/v1/namespaces/ns/properties", b"", 400),
+        ("POST", "/v1/namespaces/ns/views/v", b"", 400),
+        ("GET", "/v1/namespaces/nope/functions/f", b"", 404),
     ],
 )
 def test_what_is_malformed_is_the_clients_fault(
     rest: RestClient, method: str, path: str, raw: bytes, status: int
 ) -> None:
+    make_table(rest)
+    rest.post("/v1/namespaces/ns/views", {"name": "v", "schema": SCHEMA, "view-version": VERSION, "properties": {}})
     reply = rest.ask(method, path, raw=raw)
     assert reply.status == reply.error[0] == status
+
+
+def test_what_there_is_at_a_path_is_told(rest: RestClient) -> None:
+    """The methods where it is asked by another, and by HEAD no length but that of what GET says."""
+    make_table(rest)
+    assert rest.ask("PATCH", "/v1/namespaces/ns/tables/t").headers["allow"] == "DELETE, GET, HEAD, POST"
+    assert rest.ask("PATCH", "/v1/at/1/namespaces").headers["allow"] == "GET, HEAD, POST"
+    for path, status in (("/v1/config", 200), ("/v1/namespaces", 200), ("/v1/namespaces/nope", 404)):
+        found = rest.ask("HEAD", path)
+        assert (found.status, found.headers["content-type"]) == (status, "application/json")
+        assert "content-length" not in found.headers
+    asked = rest.get("/v1/namespaces/ns/functions/f")
+    assert asked.error == (404, "NoSuchFunctionException", "Function does not exist: ns.f")
 
 
 @pytest.mark.parametrize("wrong", [{}, [], 1.5, None], ids=lambda wrong: type(wrong).__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,9 @@ def test_a_token_opens_what_it_grants(rest: RestClient, tokens: AccessTokens, ca
     assert asked(rest, secret, "GET", "/v1/namespaces").json == {"namespaces": [["people"], ["sales"]]}
     only = made(tokens, "read:people", name="bob")
     assert asked(rest, only, "GET", "/v1/namespaces").json == {"namespaces": [["people"]]}
+    hidden = [asked(rest, only, "GET", f"/v1/namespaces?parent={parent}") for parent in ("sales", "nothing")]
+    told = [(404, "NoSuchNamespaceException", f"Namespace does not exist: {name}") for name in ("sales", "nothing")]
+    assert [r.error for r in hidden] == told, "what is hidden is as what is not there"
 
 
 def test_what_became_of_a_name_is_told_to_who_may_read_there(
@@ -170,6 +174,21 @@ def test_a_revoked_or_expired_token_opens_nothing_more(
     assert asked(rest, second, "GET", T).error[:2] == (419, "AuthenticationTimeoutException")
 
 
+def test_a_token_that_is_revoked_while_a_body_comes_commits_nothing(
+    rest: RestClient, tokens: AccessTokens, catalog: icecore.Catalog
+) -> None:
+    """A body may come for half an hour."""
+    secret, body = made(tokens, "manage:*"), b'{"namespace": ["late"]}'
+    head = f"POST /v1/namespaces HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {secret}\r\n"
+    with socket.create_connection(("127.0.0.1", rest.port), timeout=60) as client:
+        client.sendall(f"{head}expect: 100-continue\r\ncontent-length: {len(body)}\r\n\r\n".encode())
+        assert client.recv(65536).startswith(b"HTTP/1.1 100 "), "it was let in"
+        tokens.revoke("ann")
+        client.sendall(body)
+        assert client.recv(65536).startswith(b"HTTP/1.1 401 ")
+    assert not catalog.namespace_exists("late")
+
+
 def test_clients_log_in_by_id_and_secret(rest: RestClient, tokens: AccessTokens, catalog: icecore.Catalog) -> None:
     token_id, secret = tokens.create("ann", [Grant.parse("manage:*")])
     theirs = RestCatalog(
@@ -194,8 +213,11 @@ def test_clients_log_in_by_id_and_secret(rest: RestClient, tokens: AccessTokens,
     assert [(r.status, r.json["error"]) for r in refused] == [
         (401, "invalid_client"),
         (400, "unsupported_grant_type"),
-        (400, "unsupported_grant_type"),
+        (400, "invalid_request"),
     ]
+    assert refused[0].headers["www-authenticate"].startswith("Basic "), "RFC 6749, section 5.2"
+    spent = exchanged(exchange)
+    assert (spent.status, spent.json["error"]) == (400, "invalid_request"), "RFC 8693, section 2.2.2"
 
 
 def test_no_one_from_elsewhere_is_let_in_without_a_token(tmp_path: Path) -> None:
