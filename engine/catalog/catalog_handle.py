@@ -110,7 +110,7 @@ def once(
     def repeated(stored: StoredAnswer) -> Given:
         return again(stored.last_position or int(stored.answer or 0))
 
-    return answer_once(catalog._warehouse.store, request, made, repeated, keeps_refusals=False)
+    return answer_once(catalog._warehouse.store, request, made, repeated, told=None)
 
 
 def table_after(catalog: CatalogHandle, position: int) -> Table:

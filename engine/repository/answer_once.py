@@ -27,14 +27,14 @@ def answer_once(
     request: KeyedRequest,
     make: Callable[[], Answer],
     again: Callable[[StoredAnswer], Answer],
-    *,
-    keeps_refusals: bool = True,
+    told: Callable[[IcecoreError], str] | None = str,
 ) -> Answer:
     """Answers a request by `make`, unless that was done under its key: then by `again`, or with the same error.
 
-    The first commit in `make` has the key, and the answer is stored with it. Without `keeps_refusals` what was refused
-    is tried again under its key. Raises ReusedKeyError where the key was another request's, or has expired,
-    CommitStateUnknownError where its commit was cut off and stands all the same, and what `make` raises.
+    The first commit in `make` has the key, and the answer is stored with it. A refusal is kept in the words that `told`
+    has for who asks; without it what was refused is tried again under its key. Raises ReusedKeyError where the key was
+    another request's, or has expired, CommitStateUnknownError where its commit was cut off and stands all the same, and
+    what `make` raises.
     """
     if (stored := store.request_keys.find(request)) is not None:
         return _repeated(stored, again)
@@ -48,9 +48,11 @@ def answer_once(
     except IcecoreError as e:
         if request.is_stored:
             raise
-        told = orjson.dumps({"error": type(e).__name__, "message": str(e)}).decode()
-        keeps = keeps_refusals and is_final(e)
-        first = _keep(store, request, e.http_status, told) if keeps else store.request_keys.find(request)
+        if told is not None and is_final(e):
+            words = orjson.dumps({"error": type(e).__name__, "message": told(e)}).decode()
+            first = _keep(store, request, e.http_status, words)
+        else:
+            first = store.request_keys.find(request)
         if first is not None:
             return _repeated(first, again)
         raise

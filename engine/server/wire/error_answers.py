@@ -28,12 +28,16 @@ def error_answer(
     nothing is told.
     """
     if isinstance(error, IcecoreError):
-        text = error.told(may_read) if isinstance(error, NotFoundError) else str(error)
-        return named_error(*refusal.answer_to(error, is_stored=is_stored), text)
+        return named_error(*refusal.answer_to(error, is_stored=is_stored), told_text(error, may_read))
     reference = uuid.uuid4().hex[:12]
     told = "".join(traceback.format_exception(error))
     warnings.warn(f"the server failed on a request ({reference}):\n{told}", stacklevel=2)
     return named_error(500, IcecoreError.rest_type, f"{type(error).__name__}; the server's log tells of {reference}")
+
+
+def told_text(error: IcecoreError, may_read: Callable[[Identifier], bool]) -> str:
+    """The message of an error for somebody who may read in some namespaces."""
+    return error.told(may_read) if isinstance(error, NotFoundError) else str(error)
 
 
 def named_error(status: int, kind: str, message: str) -> Answer:

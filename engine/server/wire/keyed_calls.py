@@ -15,6 +15,7 @@ from icecore.engine.repository.answer_once import answer_once
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
+from icecore.engine.server.wire.error_answers import told_text
 
 HEADER = "idempotency-key"
 LIFETIME = "PT30M"
@@ -46,4 +47,10 @@ def answered(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
     asked = hashlib.sha256(b"\0".join(parts)).hexdigest()
     request = KeyedRequest(key.lower(), endpoint.documented, asked, now_ms() + DEFAULT_LIFETIME_MS)
     store = call.catalog._warehouse.store
-    return answer_once(store, request, lambda: endpoint.answer(call), lambda stored: endpoint.again(call, stored))
+    return answer_once(
+        store,
+        request,
+        lambda: endpoint.answer(call),
+        lambda stored: endpoint.again(call, stored),
+        lambda error: told_text(error, call.may_read),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import socket
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,16 @@ def test_what_became_of_a_name_is_told_to_who_may_read_there(
     assert asked(rest, anyone, "GET", T).error[2] == f"{went}; it was renamed to sales.u at position {took + 1} by {by}"
     assert asked(rest, here, "GET", T).error[2] == went
     assert asked(rest, here, "GET", "/v1/namespaces?parent=people").error[2] == "Namespace does not exist: people"
+
+
+def test_a_refusal_that_comes_again_tells_no_more_than_the_first(
+    rest: RestClient, tokens: AccessTokens, catalog: icecore.Catalog
+) -> None:
+    """Under its key the second one told where the table went, into a namespace that is hidden from who asks."""
+    catalog.rename_table("people.t", ("sales", "hidden"))
+    shown = {"Authorization": f"Bearer {made(tokens, 'manage:people')}", "Idempotency-Key": str(uuid.uuid4())}
+    told = [rest.ask("DELETE", "/v1/namespaces/people/tables/t", None, shown).error[2] for _ in range(2)]
+    assert told == ["Table does not exist: people.t"] * 2
 
 
 def test_names_that_are_alike_are_told_to_who_may_read_there(
