@@ -20,10 +20,16 @@ from attrs import define, field, frozen
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events.event import LOG_FORGOTTEN
-from icecore.engine.events.name_events import Renamed, read_name_event
 from icecore.engine.log.store import EventStore
-from icecore.engine.server.feed.logged_commits import NamedEvent, Names, last_names, named_commits, shown_event
-from icecore.engine.server.feed.logged_operations import namespace_of
+from icecore.engine.server.feed.logged_commits import (
+    NamedEvent,
+    Names,
+    is_inside,
+    last_names,
+    named_commits,
+    names_told,
+    shown_event,
+)
 
 _FOREIGN = "log/foreign.sql"
 PAGE_BYTES = 256 * 1024
@@ -35,11 +41,10 @@ Result = TypeVar("Result")
 
 @frozen
 class FedEvent:
-    """An event as a server-sent event. `names` are those that it is about: of a namespace, or of a table or view."""
+    """An event as a server-sent event. `names` are those that it is about."""
 
     position: int
     text: bytes
-    namespace: Identifier | None
     names: tuple[Identifier, ...]
     forgets: bool = False
 
@@ -48,19 +53,15 @@ class FedEvent:
         """The events of one commit."""
         for event, name in commit:
             data = orjson.dumps(shown_event(event, name, len(commit)))
-            change = read_name_event(event.kind, event.payload)
-            before = (change.before,) if isinstance(change, Renamed) else ()
-            names = before if name is None else (*before, name)
             text = b"id: %d\ndata: %b\n\n" % (event.position, data)
-            yield cls(event.position, text, namespace_of(event), names, event.kind == LOG_FORGOTTEN)
+            yield cls(event.position, text, names_told(event, name), event.kind == LOG_FORGOTTEN)
 
     def is_inside(self, namespace: Identifier) -> bool:
-        """Whether it is about something in a namespace, or the namespace itself; all is in the empty one.
+        """Whether it is about something in a namespace, or the namespace itself.
 
-        What is forgotten is of all tables, and so inside of no other.
+        What is forgotten is of all tables, and so inside of no other than the empty one.
         """
-        inside = (*self.names, *(() if self.namespace is None else (self.namespace,)))
-        return not namespace or any(name[: len(namespace)] == namespace for name in inside)
+        return is_inside(self.names, namespace)
 
 
 @define(eq=False)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.events.event import Event
-from icecore.engine.events.name_events import read_name_event
+from icecore.engine.events.name_events import Renamed, read_name_event
 from icecore.engine.log.store import EventStore
-from icecore.engine.server.feed.logged_operations import operation
+from icecore.engine.server.feed.logged_operations import namespace_of, operation
 
 Names = dict[str, Identifier]
 """The name of each table and view by its stream; of one that is gone the last, by which its purge is known."""
@@ -38,6 +38,18 @@ def _named(event: Event, names: Names) -> NamedEvent:
     if (change := read_name_event(event.kind, event.payload)) is not None:
         names[event.stream] = change.identifier
     return event, names.get(event.stream)
+
+
+def names_told(event: Event, name: Identifier | None) -> tuple[Identifier, ...]:
+    """The names that an event is about: of a namespace, or of a table or view that has one, of a rename both."""
+    change, inside = read_name_event(event.kind, event.payload), namespace_of(event)
+    before = (change.before,) if isinstance(change, Renamed) else ()
+    return (*before, *(n for n in (name, inside) if n is not None))
+
+
+def is_inside(names: Iterable[Identifier], namespace: Identifier) -> bool:
+    """Whether one of the names is in a namespace, or the namespace itself; all is in the empty one."""
+    return not namespace or any(name[: len(namespace)] == namespace for name in names)
 
 
 def shown_event(event: Event, name: Identifier | None, count: int) -> dict[str, Any]:

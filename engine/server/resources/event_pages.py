@@ -18,8 +18,8 @@ from icecore.engine.common.json_reader import get, get_list, loads
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.log.store import EventStore
-from icecore.engine.server.feed.logged_commits import last_names, named_commits, shown_event
-from icecore.engine.server.feed.logged_operations import namespace_of, object_uuid, operation_type
+from icecore.engine.server.feed.logged_commits import is_inside, last_names, named_commits, names_told, shown_event
+from icecore.engine.server.feed.logged_operations import object_uuid, operation_type
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call, levels
 from icecore.engine.server.wire.endpoint import Endpoint
@@ -57,10 +57,17 @@ def _asked(body: Mapping[str, Any], store: EventStore) -> dict[str, Any]:
             asked = loads(base64.urlsafe_b64decode(token), "the page token")
         except ValueError as e:
             raise ValidationError(f"{token[:60]!r} is no page token of this server") from e
-        get(asked, "after", int, "the page token")
+        _check_there(get(asked, "after", int, "the page token"), store)
         return asked
     since = get(body, "after-timestamp-ms", int, "the request", 0)
-    return {"after": store.position_at(since - 1), **{key: body[key] for key in _FILTERS if body.get(key)}}
+    return {"after": store.position_at(max(since, 1) - 1), **{key: body[key] for key in _FILTERS if body.get(key)}}
+
+
+def _check_there(position: int, store: EventStore) -> None:
+    """Raises ValidationError for a position that the log does not have, as one of a log that was put back."""
+    head = store.head()[0]
+    if not 0 <= position <= head:
+        raise ValidationError(f"there is no event {position} to go on after; the last one is {head}")
 
 
 def _objects(asked: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -80,10 +87,9 @@ def _objects(asked: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def _is_asked(event: Event, name: Identifier | None, types: list[Any], objects: list[tuple[str, Any]]) -> bool:
     if types and operation_type(event.kind) not in types:
         return False
-    inside = namespace_of(event) or (name[:-1] if name else ())
+    names = names_told(event, name)
     return not objects or any(
-        inside[: len(what)] == what if kind == "namespace" else object_uuid(event.stream) == what
-        for kind, what in objects
+        is_inside(names, what) if kind == "namespace" else object_uuid(event.stream) == what for kind, what in objects
     )
 
 

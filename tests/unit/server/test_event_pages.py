@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
+import orjson
 import pytest
 from rest_client import RestClient, make_table
 
@@ -59,6 +61,23 @@ def test_events_are_filtered_in_all_pages(rest: RestClient, busy: icecore.Catalo
     after = {"after-timestamp-ms": int(since.timestamp() * 1000)}
     assert followed(rest, 5, **after)[-1]["x-icecore-position"] == 7
     assert rest.post("/v1/events", {"page-token": "?"}).status == 400
+    assert followed(rest, 5, **{"after-timestamp-ms": -(2**63)})[0]["x-icecore-position"] == 1
+
+
+def test_a_rename_is_of_both_namespaces(rest: RestClient, busy: icecore.Catalog) -> None:
+    """Who follows one learns that a table went, as from the stream of events."""
+    make_table(rest, "gone")
+    busy.rename_table("ns.gone", "other.come")
+    for namespace in ("ns", "other"):
+        inside = [{"reference-type": "namespace", "namespace": [namespace]}]
+        assert followed(rest, 1, **{"catalog-objects": inside})[-1]["x-icecore-position"] == busy.position
+
+
+def test_a_token_of_a_log_that_was_longer_is_refused(rest: RestClient, busy: icecore.Catalog) -> None:
+    """As after an old copy was put back: what comes until then would be passed over."""
+    for after in (busy.position + 1, -1):
+        token = base64.urlsafe_b64encode(orjson.dumps({"after": after})).decode()
+        assert rest.post("/v1/events", {"page-token": token}).error[:2] == (400, "ValidationException")
 
 
 def test_who_waits_gets_what_comes(rest: RestClient, busy: icecore.Catalog) -> None:
