@@ -53,6 +53,17 @@ class LocationCheck:
         if before is None:
             self._check_lists(None, after)
 
+    def check_so_far(self, before: State | None, after: State) -> None:
+        """Checks as `check`; of a new table only what the commit itself can't change.
+
+        Who is in its places now may be dropped by the same commit. Raises ForbiddenLocationError.
+        """
+        if before is not None:
+            self.check(before, after)
+            return
+        for what, place in _places(after).items():
+            self.rules.check_inside(place, what)
+
     def check_taken(self, before: State | None, after: State) -> None:
         """Checks as `check` a state that another engine gave a table or view, and its manifest lists."""
         if self.rules.is_any:

@@ -366,7 +366,7 @@ class Repository:
         Raises ForbiddenLocationError too. Of a new table it is asked before the log is locked: a store may be slow.
         """
         if self.location_rules.is_any:
-            self.locations.check(before, after)
+            self.locations.check_so_far(before, after)
         self.storage_of(after).check_writable(after.metadata.location)
         folders = [metadata_folder(s.metadata.location, s.metadata.properties) for s in (before, after) if s]
         if len(set(folders)) == len(folders):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ruled_locations import MANUAL, commit_updates, ruled
 
 import icecore
-from icecore.engine.errors import ForbiddenLocationError, ValidationError
+from icecore.engine.errors import ForbiddenLocationError, TableAlreadyExistsError, ValidationError
 from icecore.engine.spec.updates.metadata_update import SetLocation, SetProperties
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.location_rules import LocationRules
@@ -211,6 +211,24 @@ def test_no_table_is_around_the_warehouse(tmp_path: Path) -> None:
             with pytest.raises(ForbiddenLocationError, match="keeps for itself"):
                 catalog.create_table("ns.t", SCHEMA, location=str(place))
         catalog.create_table("ns.t", SCHEMA, location=str(home.parent / "beside"))
+
+
+def test_the_place_of_a_table_that_the_same_commit_drops_is_free(ruled: icecore.Catalog) -> None:
+    """As that of one which is overwritten by an older metadata file of its own."""
+    table = ruled.create_table("ns.t", SCHEMA)
+    older = table.metadata_location
+    table.append(rows(1))
+    assert older is not None
+    with pytest.raises(TableAlreadyExistsError):
+        ruled.register_table("ns.t", older)
+    again = ruled.register_table("ns.t", older, overwrite=True)
+    assert isinstance(again, icecore.Table) and ids_of(again) == []
+    with ruled.transaction() as both:
+        both.drop_table("ns.t")
+        both.create_table("ns.u", SCHEMA, location=table.location())
+    with pytest.raises(ForbiddenLocationError), ruled.transaction() as both:
+        both.create_table("ns.v", SCHEMA, location=table.location())
+        both.drop_table("ns.u")
 
 
 @pytest.mark.parametrize("root", ["a b", "100%", "%41", "a#b", "q?x", "é"], ids=ascii)
