@@ -23,6 +23,7 @@ class ServerSettings:
     process may open so many files. `plans_scans` tells clients to have scans planned here (`scan-planning-mode`).
     `asks_for_tokens` says whether clients must show a token, by default where the warehouse has any. With
     `makes_namespaces` what is created in a namespace that is missing makes it too, where the document has 404.
+    `names` are those that clients may call the warehouse, by default any.
     """
 
     most_body_bytes: int = _limit(32 * 2**20, "The longest request, decompressed.")
@@ -38,6 +39,7 @@ class ServerSettings:
     writers: int = _limit(8, "Threads that commit, in groups where several wait.", least=1)
     asks_for_tokens: bool | None = None
     makes_namespaces: bool = False
+    names: tuple[str, ...] = ()
     kept_bytes: int = _limit(256 * 2**20, "Answers kept in memory.")
     plan_files: int = _limit(20_000, "Files of a plan that are answered at once.")
     most_followers: int = _limit(1_000, "Clients that follow the log.")

@@ -45,6 +45,7 @@ def limit_options(command: Command) -> Command:
     "--location-root", "location_roots", metavar="FOLDER", multiple=True, help="A folder tables may be in too."
 )
 @click.option("--any-location", is_flag=True, help="Let tables be anywhere, one in another's folder too.")
+@click.option("--name", "names", metavar="NAME", multiple=True, help="What clients may call it: by default anything.")
 @click.option("--create-namespaces", is_flag=True, help="Make the namespace of what is created in none.")
 @click.option("--without-tokens", is_flag=True, help="Let everybody in who reaches the address.")
 @limit_options
@@ -61,6 +62,7 @@ def serve(
     plan_scans: bool,
     location_roots: tuple[str, ...],
     any_location: bool,
+    names: tuple[str, ...],
     create_namespaces: bool,
     without_tokens: bool,
     **limits: Any,
@@ -77,6 +79,7 @@ def serve(
         plans_scans=plan_scans,
         asks_for_tokens=False if without_tokens else None,
         makes_namespaces=create_namespaces,
+        names=names,
         **limits,
     )
     roots = None if any_location else location_roots

@@ -15,17 +15,21 @@ from icecore.engine.server.wire.path_names import ENCODED_SEPARATOR
 def configuration(call: Call) -> Answer:
     """The operations that are served, and how clients are to speak to the server.
 
-    Clients call the one warehouse as they like; a path must be its folder, else they are told 404. The warehouse
-    `at/<position or time>` is all of it as it was then. Raises ValidationError for a time that is none.
+    Clients call the one warehouse as they like where the server has no names for it; a path must be its folder. Else
+    they are told 404. The warehouse `at/<position or time>` is all of it as it was then. Raises ValidationError for a
+    time that is none.
     """
     asked = call.query.get("warehouse", "")
     if asked.startswith(AT):
         past(call.catalog, asked.removeprefix(AT))
         return _configured(call, {"prefix": asked})
-    path = call.catalog.path
-    if "/" in asked and asked.rstrip("/") not in (str(path), path.as_uri(), to_uri(path).rstrip("/")):
+    path, names = call.catalog.path, call.serving.settings.names
+    is_folder = asked.rstrip("/") in (str(path), path.as_uri(), to_uri(path).rstrip("/"))
+    if "/" in asked and not is_folder:
         text = f"Warehouse does not exist: {asked[:200]}; a path must be the folder of the one that is served"
         return named_error(404, "NoSuchWarehouseException", text)
+    if asked and names and not is_folder and asked not in names:
+        return named_error(404, "NoSuchWarehouseException", f"Warehouse does not exist: {asked[:200]}")
     return _configured(call, {})
 
 

@@ -37,6 +37,15 @@ def test_configuration_lists_what_is_served(rest: RestClient, catalog: icecore.C
     assert str(catalog.path) not in message, "anybody may ask"
 
 
+def test_a_warehouse_that_has_names_is_told_by_them(catalog: icecore.Catalog) -> None:
+    """So that who means another server writes nothing here; who names none means the one there is."""
+    with served(catalog, ServerSettings(names=("lake", "prod"))) as rest:
+        for name in ("", "lake", "prod", str(catalog.path), catalog.path.as_uri(), "at/0"):
+            assert rest.get(f"/v1/config?warehouse={quote(name)}").status == 200, name
+        for name in ("dev", "LAKE", "lake/", "at"):
+            assert rest.get(f"/v1/config?warehouse={quote(name)}").error[:2] == (404, "NoSuchWarehouseException"), name
+
+
 def test_a_table_may_begin_without_columns(rest: RestClient, catalog: icecore.Catalog) -> None:
     """PyIceberg's own tests make such ones, and give them columns later."""
     client = RestCatalog("client", uri=rest.uri)
