@@ -69,10 +69,10 @@ class AccessTokens:
             raise ValidationError(f"there is a token {name!r} already; revoke it first")
         return self._put(name, grants, None if lifetime_ms is None else now_ms() + lifetime_ms, None)
 
-    def derive(self, principal: Principal, lifetime_ms: int) -> str:
-        """A token for a while, with the grants of another one that it ends with."""
+    def derive(self, principal: Principal, lifetime_ms: int, name: str) -> str:
+        """A token of a name for a while, with the grants of another one that it ends with."""
         expires = min(now_ms() + lifetime_ms, principal.expires_at_ms)
-        return self._put(principal.name, principal.grants, expires, principal.token_id)[1]
+        return self._put(name, principal.grants, expires, principal.token_id)[1]
 
     def _put(self, name: str, grants: Sequence[Grant], expires: int | None, parent: str | None) -> tuple[str, str]:
         token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)

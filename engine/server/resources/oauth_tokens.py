@@ -1,46 +1,70 @@
 """Access tokens by OAuth2, for clients that have an id and a secret. Spec: the REST document's getToken, RFC 6749 and
 RFC 8693 for what is refused.
 
-The secret is a token of the warehouse; what it is exchanged for has the same grants and ends sooner, and with it.
+The secret is a token of the warehouse; what it is exchanged for has the same grants and ends sooner, and with it. A
+client that speaks for its users gets one for each, whose commits name both.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 
+from icecore.engine.common.json_reader import loads
 from icecore.engine.errors import NotAuthorizedError
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
-from icecore.engine.server.wire.permissions import basic_password
+from icecore.engine.server.wire.permissions import basic_password, bearer
 
 LIFETIME_S = 3600
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+LONGEST_USER = 200
 ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 
 
 def get_token(call: Call) -> Answer:
-    """A token for an hour, by the secret of a client or by a token that it has."""
+    """A token for an hour, by the secret of a client or by a token that it has, for itself or for one of its users."""
+    user = None
     match call.body.get("grant_type"):
         case "client_credentials":
             secret = call.body.get("client_secret") or _basic_secret(call.headers.get("authorization", ""))
         case grant if grant == EXCHANGE:
             secret = call.body.get("subject_token")
+            if (user := _user(secret or "")) is not None:
+                secret = bearer(call.headers) or call.body.get("actor_token")
         case None:
             return _refused(400, "invalid_request", "the request has no grant_type")
         case _:
             return _refused(400, "unsupported_grant_type", "client_credentials and token exchange are understood")
     if not secret:
-        return _refused(400, "invalid_request", "the request has no client_secret, or no subject_token")
+        return _refused(400, "invalid_request", "the request has no client_secret, subject_token or actor")
     try:
         principal = call.serving.tokens.principal(str(secret))
     except NotAuthorizedError as e:
         if call.body["grant_type"] == EXCHANGE:
             return _refused(400, "invalid_request", str(e))
         return _refused(401, "invalid_client", str(e), {"www-authenticate": 'Basic realm="icecore"'})
-    token = call.serving.tokens.derive(principal, LIFETIME_S * 1000)
+    name = principal.name if user is None else f"{user} via {principal.name}"
+    token = call.serving.tokens.derive(principal, LIFETIME_S * 1000, name)
     told = {"access_token": token, "token_type": "bearer", "expires_in": LIFETIME_S, "issued_token_type": ACCESS_TOKEN}
     return json_answer(told, headers={"cache-control": "no-store"})
+
+
+def _user(token: str) -> str | None:
+    """The user that an unsecured JWT names, whom the client answers for; None where it is no such token.
+
+    Spec: RFC 7519, section 6; the REST document's getToken, its second purpose.
+    """
+    head, _, rest = token.partition(".")
+    claims, _, signature = rest.partition(".")
+    try:
+        told = [loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)), "a JWT") for part in (head, claims)]
+    except ValueError:
+        return None
+    user = told[1].get("sub")
+    is_named = isinstance(user, str) and 0 < len(user) <= LONGEST_USER and user.isprintable()
+    return user if is_named and told[0].get("alg") == "none" and not signature else None
 
 
 def _basic_secret(header: str) -> str | None:

@@ -25,9 +25,15 @@ def principal_of(tokens: AccessTokens, headers: Mapping[str, str]) -> Principal:
     scheme, _, secret = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic" and (password := basic_password(secret)):
         return tokens.principal(password)
-    if scheme.lower() != "bearer" or not secret.strip():
+    if (shown := bearer(headers)) is None:
         raise NotAuthorizedError("this server asks for a token: Authorization: Bearer TOKEN")
-    return tokens.principal(secret.strip())
+    return tokens.principal(shown)
+
+
+def bearer(headers: Mapping[str, str]) -> str | None:
+    """The token that headers show as a bearer; None where they show none."""
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    return (secret.strip() or None) if scheme.lower() == "bearer" else None
 
 
 def basic_password(encoded: str) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import orjson
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
@@ -229,6 +230,35 @@ def test_clients_log_in_by_id_and_secret(rest: RestClient, tokens: AccessTokens,
     assert refused[0].headers["www-authenticate"].startswith("Basic "), "RFC 6749, section 5.2"
     spent = exchanged(exchange)
     assert (spent.status, spent.json["error"]) == (400, "invalid_request"), "RFC 8693, section 2.2.2"
+
+
+def test_a_client_speaks_for_its_users(rest: RestClient, tokens: AccessTokens, catalog: icecore.Catalog) -> None:
+    """As Trino with `session=USER`: by an unsecured JWT and its own token, whose grants the user's has."""
+    secret = made(tokens, "manage:people", name="trino")
+
+    def jwt(head: dict[str, str], claims: dict[str, Any], signature: str = "") -> str:
+        parts = [base64.urlsafe_b64encode(orjson.dumps(p)).decode().rstrip("=") for p in (head, claims)]
+        return ".".join([*parts, signature])
+
+    def exchanged(subject: str, actor: str, **headers: str) -> Reply:
+        fields = {"grant_type": "urn:ietf:params:oauth:grant-type:token-exchange", "subject_token": subject}
+        fields |= {"subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "actor_token": actor}
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        return rest.ask("POST", "/v1/oauth/tokens", None, form | headers, raw=urlencode(fields).encode())
+
+    eve = jwt({"alg": "none"}, {"sub": "eve", "iss": "483"})
+    got = exchanged(eve, "", Authorization=f"Bearer {secret}").json["access_token"]
+    assert exchanged(eve, secret).status == 200
+    assert asked(rest, got, "POST", "/v1/namespaces", {"namespace": ["people", "x"]}).status == 200
+    assert catalog.log().to_pylist()[-1]["actor"] == "eve via trino"
+    assert asked(rest, got, "GET", T).status == 403
+    tokens.revoke("trino")
+    assert asked(rest, got, "GET", "/v1/namespaces/people").status == 401
+    other = made(tokens, "manage:*", name="other")
+    signed, none = jwt({"alg": "HS256"}, {"sub": "eve"}, "c2ln"), jwt({"alg": "none"}, {"sub": ""})
+    for subject, actor in ((eve, ""), (eve, "x"), (eve, eve), (signed, other), (none, other), ("..", other)):
+        refused = exchanged(subject, actor)
+        assert (refused.status, refused.json["error"]) == (400, "invalid_request")
 
 
 def test_no_one_from_elsewhere_is_let_in_without_a_token(tmp_path: Path) -> None:
