@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shlex
 import shutil
 import sqlite3
 import threading
@@ -66,7 +67,8 @@ class SqliteFile:
         self._local = threading.local()
         fork_safety.watch(self)
         if not self.path.exists() and (read_only or not create):
-            raise StorageError(f"there is no warehouse log at {self.path}: `icecore init` makes a warehouse")
+            made = f"`icecore init --warehouse {shlex.quote(str(self.path.parent))}` makes a warehouse"
+            raise StorageError(f"there is no warehouse log at {self.path}: {made}")
         if read_only:
             return
         # SQLite would let the owner alone write it, whatever the umask says. No file is opened here: closing it would

@@ -26,10 +26,10 @@ WRITING = (
 
 @pytest.mark.parametrize("arguments", [*READING, *WRITING], ids=lambda a: a[0])
 def test_no_such_warehouse(run: Run, warehouse: Path, arguments: list[str]) -> None:
-    """Only init makes a folder."""
+    """Only init makes a folder; the command to do so can be copied."""
     error = run(*arguments, code=1).stderr
     assert error.startswith("error: ")
-    assert str(warehouse) in error
+    assert f"`icecore init --warehouse {warehouse}` makes a warehouse" in error
     assert not warehouse.exists()
 
 
