@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from functools import lru_cache
+from itertools import count
 from typing import Any
+from uuid import UUID
 
 import duckdb
 import pyarrow as pa
@@ -48,16 +52,28 @@ def keep_rows(rows: pa.Table, bound: Expression, schema: Schema, *, selected: bo
         return rows.slice(0, 0) if selected else rows
     parameters: dict[str, Any] = {}
     columns = _Columns(rows, schema)
-    condition = to_sql(bound, columns.column, parameters, bucket=columns.bucket)
-    name = "selected" if selected else "not_selected"
-    con = connection()
-    con.register("data_rows", pa.table(columns.found))
-    try:
-        sql = query("plan/rows.sql", name, condition=condition)
+    con, numbers = connection(), count()
+    with ExitStack() as names:
+
+        def named(name: str, table: pa.Table) -> str:
+            names.enter_context(duck.registered(con, name, table))
+            return name
+
+        def listed(values: tuple[Any, ...]) -> str:
+            return named(f"filter_values_{next(numbers)}", _values(values))
+
+        condition = to_sql(bound, columns.column, parameters, columns.bucket, listed)
+        named("data_rows", pa.table(columns.found))
+        sql = query("plan/rows.sql", "selected" if selected else "not_selected", condition=condition)
         mask: pa.Table = con.sql(sql, params=parameters).to_arrow_table()
-    finally:
-        con.unregister("data_rows")
     return rows.filter(mask["selected"])
+
+
+@lru_cache(8)
+def _values(values: tuple[Any, ...]) -> pa.Table:
+    """Literals of IN, which are the same for each batch of a scan; uuids as their text."""
+    plain = [str(v) for v in values] if isinstance(values[0], UUID) else values
+    return pa.table({"value": plain})
 
 
 @frozen

@@ -41,7 +41,7 @@ from icecore.engine.spec.types import (
 )
 
 INLINE_LITERALS = 20
-"""Up to so many literals of IN are a parameter each; more are one list, which DuckDB binds and hashes faster."""
+"""Up to so many literals of IN are a parameter each; more are a table, as DuckDB's client copies a list at each use."""
 
 COMPARISONS = {
     PredicateOperator.LT: "<",
@@ -58,12 +58,14 @@ def to_sql(
     column: Callable[[BoundTerm], str],
     parameters: dict[str, Any],
     bucket: Callable[[BoundTerm], str] | None = None,
+    listed: Callable[[tuple[Any, ...]], str] | None = None,
 ) -> str:
     """A DuckDB condition that selects the rows of a bound expression.
 
     `column` gives the SQL of a term's column, quoted, of the DuckDB type that its Iceberg type is read as. Values go to
     `parameters` as `p0`, `p1` and so on, after those that are there. `bucket` gives the SQL of a term's bucket number;
-    without it a predicate on a bucket raises ExpressionError, because DuckDB has no such function.
+    without it a predicate on a bucket raises ExpressionError, because DuckDB has no such function. `listed` gives the
+    name of a table that has many values of IN in its column `value`; without it each is a parameter.
     """
 
     def sql(e: Expression) -> str:
@@ -79,7 +81,7 @@ def to_sql(
             case Not():
                 raise ExpressionError("a bound expression has no NOT")
             case Predicate(term=BoundTerm() as term):
-                return _leaf(e, _term_sql(term, column, bucket), _RowValues(term.result_type, parameters))
+                return _leaf(e, _term_sql(term, column, bucket), _RowValues(term.result_type, parameters, listed))
             case Predicate():
                 raise ExpressionError(f"the predicate on {e.term.name!r} is not bound")
             case _:
@@ -109,6 +111,7 @@ class _RowValues:
 
     type: PrimitiveType
     parameters: dict[str, Any]
+    listed: Callable[[tuple[Any, ...]], str] | None
 
     def one(self, value: Any) -> str:
         ref = _add_parameter(self.parameters, value)
@@ -139,11 +142,11 @@ class _RowValues:
 
     def many(self, column: str, values: tuple[Any, ...]) -> str:
         """`column IN values`."""
-        if len(values) <= INLINE_LITERALS:
+        if self.listed is None or len(values) <= INLINE_LITERALS:
             return f"{self.column(column)} IN ({', '.join(map(self.one, values))})"
         plain = _PLAIN.get(type(self.type)) or ("BIGINT" if type(self.type) in _EPOCH else str(self.type))
-        ref = _add_parameter(self.parameters, list(values))
-        return f"{_EPOCH.get(type(self.type), '{}').format(column)} IN (SELECT unnest({ref}::{plain}[]))"
+        source = f"SELECT value::{plain} FROM {self.listed(values)}"
+        return f"{_EPOCH.get(type(self.type), '{}').format(column)} IN ({source})"
 
 
 _PLAIN: dict[type[PrimitiveType], str] = {
