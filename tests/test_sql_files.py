@@ -37,7 +37,7 @@ STATEMENT = re.compile(
 PREDICATE = "a predicate: one of many literals"
 SHOWN = "a command that a help shows"
 GENERATED = {
-    ("engine/expression/sql/duckdb_sql.py", "{} IN (SELECT unnest({}::{}[]))"): PREDICATE,
+    ("engine/expression/sql/duckdb_sql.py", "SELECT value::{} FROM {}"): PREDICATE,
     ("projections/plan/metrics_predicate.py", "{} IN (SELECT unnest(?))"): PREDICATE,
     ("engine/evolution/schema_text.py", "CREATE TABLE t (\n{}\n)"): "columns, parsed to read their types; never run",
     ("engine/cli/querying.py", "icecore query 'SELECT city, sum(amount) FROM shop.orders GROUP BY city'"): SHOWN,
@@ -130,7 +130,7 @@ def test_what_is_put_into_a_query_is_declared_in_its_head(path: str) -> None:
 def test_a_query_takes_the_parts_that_it_declares() -> None:
     """Not fewer, not more; and it is the same object each time where it has none."""
     condition = query("plan/rows.sql", "selected", condition="a > 1")
-    assert condition == "SELECT coalesce(a > 1, FALSE) AS selected FROM data_rows"
+    assert condition == "SELECT place FROM data_rows WHERE a > 1"
     for parts in ({}, {"condition": "TRUE", "where": "TRUE"}, {"where": "TRUE"}):
         with pytest.raises(ValueError, match=r"selected of plan/rows.sql has the parts \['condition'\], found"):
             query("plan/rows.sql", "selected", **parts)

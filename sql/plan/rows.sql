@@ -1,9 +1,9 @@
--- One row is a data row: whether the filter selects it. The order is that of the rows.
+-- One row is a data row that the filter selects, or does not select: its place. They come in any order.
 
 -- name: selected
 -- {condition}: the filter
-SELECT coalesce({condition}, FALSE) AS selected FROM data_rows;
+SELECT place FROM data_rows WHERE {condition};
 
 -- name: not_selected
 -- {condition}: the filter
-SELECT NOT coalesce({condition}, FALSE) AS selected FROM data_rows;
+SELECT place FROM data_rows WHERE NOT coalesce({condition}, FALSE);

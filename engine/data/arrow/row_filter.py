@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import field, frozen
@@ -63,10 +64,12 @@ def keep_rows(rows: pa.Table, bound: Expression, schema: Schema, *, selected: bo
             return named(f"filter_values_{next(numbers)}", _values(values))
 
         condition = to_sql(bound, columns.column, parameters, columns.bucket, listed)
-        named("data_rows", pa.table(columns.found))
+        named("data_rows", pa.table({**columns.found, "place": np.arange(rows.num_rows)}))
         sql = query("plan/rows.sql", "selected" if selected else "not_selected", condition=condition)
-        mask: pa.Table = con.sql(sql, params=parameters).to_arrow_table()
-    return rows.filter(mask["selected"])
+        places: pa.Table = con.sql(sql, params=parameters).to_arrow_table()
+    mask = np.zeros(rows.num_rows, dtype=bool)
+    mask[places["place"].to_numpy()] = True
+    return rows.filter(pa.array(mask))
 
 
 @lru_cache(8)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import duckdb
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from icecore.engine.data.arrow.row_filter import _values
+from icecore.engine.data.arrow.row_filter import _values, keep_rows
 from icecore.engine.errors import ExpressionError
 from icecore.engine.expression import EqualTo, In, parse_filter
 from icecore.engine.expression.bind import bind
@@ -69,6 +71,18 @@ def test_in_lists_of_any_length(column_type: PrimitiveType, size: int) -> None:
             sql = to_sql(bind(e, schema), lambda t: f'"{t.name}"', parameters, listed=listed)
             assert {i for (i,) in c.execute(f"SELECT i FROM t WHERE {sql}", parameters).fetchall()} == wanted
             assert len(parameters) == (size if size <= INLINE_LITERALS else 0)
+
+
+def test_rows_are_selected_by_their_places_however_many_there_are() -> None:
+    """DuckDB gives the answer for a list of values in any order, once several threads have rows."""
+    schema = Schema((NestedField(1, "c", LongType()),))
+    chance = np.random.default_rng(0)
+    rows = pa.table({"c": chance.integers(0, 200_000, 1_000_000), "place": np.arange(1_000_000)})
+    wanted = chance.choice(200_000, 1000, replace=False)
+    bound = bind(In("c", [TypedValue(LongType(), v) for v in wanted.tolist()]), schema)
+    there = np.isin(rows["c"].to_numpy(), wanted)
+    for selected, places in ((True, np.flatnonzero(there)), (False, np.flatnonzero(~there))):
+        assert (keep_rows(rows, bound, schema, selected=selected)["place"].to_numpy() == places).all()
 
 
 def internal(column_type: PrimitiveType, numbers: list[int]) -> list[Any]:
