@@ -15,6 +15,7 @@ from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.commit.new_manifests import ManifestRemoval
 from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.data.write.row_ranges import PIECE_BYTES, pieces
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.formats.arrays import Mask
@@ -65,11 +66,11 @@ class FileEffects:
             self.added += rows.write_without(positions)
 
     def take_chosen(self, rows: LiveRows, chosen: Callable[[pa.Table], Mask]) -> None:
-        """Deletes the rows that a function chooses: it gives a mask of some live rows at a time."""
+        """Deletes the rows that a function chooses: it gives a mask of many live rows at a time."""
         live, positions = 0, [np.zeros(0, np.int64)]
-        for batch in rows:
-            live += batch.num_rows
-            positions.append(batch[POS.name].to_numpy()[chosen(pa.Table.from_batches([batch]))].astype(np.int64))
+        for some in pieces(rows, PIECE_BYTES):
+            live += some.num_rows
+            positions.append(some[POS.name].to_numpy()[chosen(some)].astype(np.int64))
         self.take(rows, np.concatenate(positions), live)
 
     def write(self, at: PlanContext, deletes: DeleteCache, before: ReusableFiles | None = None) -> None:

@@ -128,8 +128,9 @@ class Upsert:
             return
         columns = key_columns(source, self.keys)
         numbers = EqualityKeys.of(columns).find(columns)
-        if len(np.unique(numbers)) < len(numbers):
-            first = int(np.flatnonzero(np.bincount(numbers)[numbers] > 1)[0])
+        twice = np.bincount(numbers)[numbers] > 1
+        if twice.any():
+            first = int(np.argmax(twice))
             raise ValidationError(f"the data has the key {_key_text(source, self.keys, first)} more than once")
 
 
@@ -217,7 +218,7 @@ class _Matching:
 
     def _check_once(self, at: Longs) -> None:
         again = at[self.matched[at]]
-        if not len(again) and len(np.unique(at)) < len(at):
+        if not len(again) and len(at):
             again = at[np.bincount(at)[at] > 1]
         if len(again):
             key = _key_text(self.source, self.upsert.keys, int(again[0]))
