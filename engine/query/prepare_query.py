@@ -20,7 +20,6 @@ from attrs import define, field, frozen
 
 from icecore.engine.common import fork_safety
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.nested import no_rows
 from icecore.engine.errors import ValidationError
 from icecore.engine.queries import duck
@@ -40,7 +39,7 @@ from icecore.engine.query.source_names import (
     check_no_cycle,
 )
 from icecore.engine.query.told_time import tell_time, told_time
-from icecore.engine.query.view_columns import conformed, view_sql
+from icecore.engine.query.view_columns import conformed, view_schema, view_sql
 from icecore.engine.scan.relation.registered_scan import drop_view, make_view
 from icecore.engine.spec.view import DUCKDB
 
@@ -189,7 +188,7 @@ class _Preparation:
             owner, schema = view.scope().owner, view.schema()
             answer = self.answer(inner, owner)
             read = cache(lambda: conformed(answer.to_arrow(), schema, owner, inner.has_star))
-            self.whole[view.name()] = ArrowRows(schema_to_arrow(schema, with_ids=False), read)
+            self.whole[view.name()] = ArrowRows(view_schema(schema), read)
         return self.whole[view.name()]
 
     def stand_for(self, internal: str, rows: RowsOf) -> None:

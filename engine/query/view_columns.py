@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import duckdb
 import pyarrow as pa
+from attrs import evolve
 
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.nested import no_rows
@@ -15,7 +16,7 @@ from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.scan.relation.scan_relation import column_names
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import FixedType
+from icecore.engine.spec.types import FixedType, ListType, MapType, NestedField, StructType, Type
 
 SQL = "query/views.sql"
 _WANTED = "__icecore_wanted"
@@ -23,6 +24,27 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
 # The one cast that Arrow makes without a look at what it loses.
 _ROUNDING = (pa.float64(), pa.float32())
+
+
+def view_schema(schema: Schema) -> pa.Schema:
+    """The Arrow schema of the rows of a view, any of which may be null: nothing keeps its query to what is required."""
+    return schema_to_arrow(Schema(tuple(map(_optional, schema.fields))), with_ids=False)
+
+
+def _optional(f: NestedField) -> NestedField:
+    return evolve(f, required=False, field_type=_optional_inside(f.field_type))
+
+
+def _optional_inside(t: Type) -> Type:
+    match t:
+        case StructType():
+            return StructType(tuple(map(_optional, t.fields)))
+        case ListType():
+            return evolve(t, element=_optional_inside(t.element), element_required=False)
+        case MapType():
+            return evolve(t, key=_optional_inside(t.key), value=_optional_inside(t.value), value_required=False)
+        case _:
+            return t
 
 
 def view_sql(con: duckdb.DuckDBPyConnection, sql: str, schema: Schema, owner: str, has_star: bool) -> str | None:
@@ -35,7 +57,7 @@ def view_sql(con: duckdb.DuckDBPyConnection, sql: str, schema: Schema, owner: st
         # To DuckDB all bytes are of one type, whatever their number.
         return None
     found = con.sql(sql)
-    with duck.registered(con, _WANTED, no_rows(schema_to_arrow(schema, with_ids=False))):
+    with duck.registered(con, _WANTED, no_rows(view_schema(schema))):
         wanted = [str(t) for t in con.sql(query(SQL, "all_of", rows=_WANTED)).types]
     given = [quote(f"column {i} of {owner}") for i in range(1, len(found.columns) + 1)]
     columns = []
@@ -52,7 +74,7 @@ def view_sql(con: duckdb.DuckDBPyConnection, sql: str, schema: Schema, owner: st
 
 def conformed(rows: pa.Table, schema: Schema, owner: str, has_star: bool) -> pa.Table:
     """The rows with the columns of a view's schema. Raises ValidationError where they don't fit the schema any more."""
-    wanted = schema_to_arrow(schema, with_ids=False)
+    wanted = view_schema(schema)
     rows = rows.select(_places(rows.column_names, wanted.names, owner, has_star))
     rounded = [f.name for f, found in zip(wanted, rows.schema, strict=True) if (found.type, f.type) == _ROUNDING]
     if rounded:

@@ -16,6 +16,8 @@ from icecore.engine.data.arrow.arrow_schema import storage_type
 from icecore.engine.errors import NoSuchTableError, QueryLimitError, ValidationError
 from icecore.engine.query.named_tables import named_tables
 from icecore.engine.query.source_names import shortened
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import FixedType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 
 @pytest.fixture
@@ -169,6 +171,32 @@ def test_v1_what_is_asked_of_a_view_is_asked_of_its_tables(
     assert view.query("SELECT count(*) AS n FROM v WHERE id = 2")["n"].to_pylist() == [1]
 
 
+@pytest.mark.parametrize("more", [[], [NestedField(9, "f", FixedType(2))]], ids=["within the query", "computed whole"])
+def test_v1_a_view_has_the_nulls_that_its_query_gives_whatever_its_schema_requires(
+    catalog: icecore.Catalog, events: icecore.Table, more: list[NestedField]
+) -> None:
+    """Nothing keeps a table's columns from becoming optional after a view of them was made, as Spark makes it."""
+    inside = StructType((NestedField(4, "a", LongType(), required=True),))
+    required = (
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "name", StringType(), required=True),
+        NestedField(3, "s", inside, required=True),
+        NestedField(5, "l", ListType(6, LongType(), element_required=True), required=True),
+        NestedField(10, "m", MapType(7, LongType(), 8, LongType(), value_required=True), required=True),
+    )
+    events.append([{"id": 4, "name": None}])
+    value = "CASE WHEN name IS NOT NULL THEN id END"
+    columns = f"id, name, {{'a': {value}}}, [{value}], MAP {{id: {value}}}" + (", NULL::BLOB" if more else "")
+    schema = Schema((*required, *more))
+    view = catalog.create_view("ns.v", f"SELECT {columns} FROM ns.events WHERE id > 2", schema=schema)
+    null = {"id": 4, "name": None, "s": {"a": None}, "l": [None], "m": [(4, None)]}
+    wanted = [{"id": 3, "name": "n3", "s": {"a": 3}, "l": [3], "m": [(3, 3)]}, null]
+    for found in (view.to_arrow(), view.query("FROM v"), catalog.query("FROM ns.v").to_arrow()):
+        found.validate(full=True)
+        assert not any("not null" in str(f.type) or not f.nullable for f in found.schema)
+        assert found.select([f.name for f in required]).sort_by("id").to_pylist() == wanted
+
+
 def test_v1_where_a_value_may_not_fit_a_view_is_computed_whole(catalog: icecore.Catalog, events: icecore.Table) -> None:
     """DuckDB rounds what Arrow refuses, so Arrow looks at each value."""
     catalog.create_view(
@@ -289,7 +317,6 @@ def test_values_that_do_not_fit_the_schema_any_more_are_an_error(
         ("SELECT 1.5::DOUBLE AS x", whole),
         ("SELECT 'one' AS x", whole),
         ("SELECT 0.1::DOUBLE AS x", pa.schema([("x", pa.float32())])),
-        ("SELECT CAST(NULL AS BIGINT) AS x", pa.schema([pa.field("x", pa.int64(), nullable=False)])),
     ):
         with pytest.raises(ValidationError, match="replace the view"):
             catalog.create_view("ns.v", sql, schema=schema, replace=True).to_arrow()
