@@ -105,9 +105,13 @@ def named_tables(
     parameters: Mapping[str, Any] | None,
     numbers: Iterator[int],
 ) -> NamedTables:
-    """The tables that one SELECT names. Raises ValidationError, calling the query `owner`, where it is none."""
+    """The tables that one SELECT names. Raises ValidationError, calling the query `owner`, where it is none.
+
+    A column with a query in it keeps the name that DuckDB gives it, its text, which has the names of tables.
+    """
     tree = parsed(con, sql, owner)
     star = has_star(tree)
+    _name_columns(con, owner, tree)
     names = _EachName(sql.lower(), numbers)
     names.replace_in(tree)
     mentions, values = {}, []
@@ -160,6 +164,29 @@ def _declared(node: Any) -> Iterator[str]:
 def _alike(name: str, columns: Collection[str]) -> list[str]:
     """The columns whose names are this one to DuckDB."""
     return [c for c in columns if c.lower() == name.lower()]
+
+
+def _name_columns(con: duckdb.DuckDBPyConnection, owner: str, node: Any) -> None:
+    """Gives columns that have a query in them their texts as aliases, but for those that stand for several."""
+    if isinstance(node, list):
+        for item in node:
+            _name_columns(con, owner, item)
+    elif isinstance(node, dict):
+        for column in node.get("select_list") or ():
+            found = set(_classes(column))
+            if not column["alias"] and "SUBQUERY" in found and "STAR" not in found:
+                column["alias"] = _value_sql(con, owner, column).removeprefix("SELECT ")
+        _name_columns(con, owner, list(node.values()))
+
+
+def _classes(node: Any) -> Iterator[str]:
+    """The classes of an expression and of those in it, but not within a query."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _classes(item)
+    elif isinstance(node, dict):
+        yield node.get("class", "")
+        yield from _classes([value for key, value in node.items() if key != "subquery"])
 
 
 def _value_sql(con: duckdb.DuckDBPyConnection, owner: str, expression: dict[str, Any]) -> str:

@@ -181,6 +181,25 @@ def test_what_a_query_gives_and_reads(lake: icecore.Catalog, sql: str, wanted: l
     assert answer.fetchall() == wanted
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT (SELECT max(id) FROM ns.t) + 1, id FROM ns.t AS x",
+        "SELECT * FROM (SELECT id IN (SELECT id FROM ns.t WHERE id > (SELECT 3 FROM ns.t LIMIT 1)) FROM ns.t)",
+        "SELECT (SELECT count(*) FROM ns.t), count(*) FROM ns.t GROUP BY (SELECT count(*) FROM ns.t) ORDER BY ALL",
+        "SELECT 1 AS a UNION SELECT (SELECT max(id) FROM ns.t)",
+        "WITH c AS (SELECT ARRAY(SELECT id FROM ns.t)) SELECT * FROM c",
+        "SELECT * REPLACE ((SELECT max(id) FROM ns.t) AS id) FROM ns.t",
+        "SELECT coalesce(COLUMNS('id'), (SELECT max(id) FROM ns.t)), COLUMNS('id') IN (SELECT id FROM ns.t) FROM ns.t",
+        "SELECT count(*) + (SELECT count(*) FROM ns.t) FROM ns.t",
+    ],
+)
+def test_columns_with_a_query_in_them_are_named_as_duckdb_names_them(lake: icecore.Catalog, sql: str) -> None:
+    con = duckdb.connect()
+    con.execute("CREATE SCHEMA ns; CREATE TABLE ns.t (id BIGINT, name VARCHAR)")
+    assert lake.query(sql).to_arrow().column_names == lake.query(sql).columns == con.sql(sql).columns
+
+
 def test_each_face_of_an_answer(lake: icecore.Catalog) -> None:
     answer = lake.query("SELECT id, name FROM t WHERE id < $below ORDER BY id", {"below": 3}, namespace="ns")
     assert answer.columns == ["id", "name"]

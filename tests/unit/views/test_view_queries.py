@@ -197,6 +197,14 @@ def test_v1_a_view_has_the_nulls_that_its_query_gives_whatever_its_schema_requir
         assert found.select([f.name for f in required]).sort_by("id").to_pylist() == wanted
 
 
+def test_v1_the_schema_of_a_view_has_the_names_of_tables_as_its_query_has_them(
+    catalog: icecore.Catalog, events: icecore.Table
+) -> None:
+    view = catalog.create_view("ns.v", "SELECT (SELECT max(id) FROM ns.events) FROM events LIMIT 1")
+    assert [f.name for f in view.schema().fields] == ["(SELECT max(id) FROM ns.events)"]
+    assert view.to_arrow().to_pylist() == [{"(SELECT max(id) FROM ns.events)": 3}]
+
+
 def test_v1_where_a_value_may_not_fit_a_view_is_computed_whole(catalog: icecore.Catalog, events: icecore.Table) -> None:
     """DuckDB rounds what Arrow refuses, so Arrow looks at each value."""
     catalog.create_view(
