@@ -112,7 +112,7 @@ def named_tables(
     tree = parsed(con, sql, owner)
     star = has_star(tree)
     _name_columns(con, owner, tree)
-    names = _EachName(sql.lower(), numbers)
+    names = _EachName(owner, sql.lower(), numbers)
     names.replace_in(tree)
     mentions, values = {}, []
     for internal, (parts, at_clause) in names.mentions.items():

@@ -77,8 +77,10 @@ class TableNames:
     """An internal name for each mention of a table in a tree; names of common table expressions are left alone.
 
     `mentions` has what stood there, with what came after AT; `numbers` makes names that `text`, in lower case, has not.
+    Errors call the query `owner`.
     """
 
+    owner: str
     text: str
     numbers: Iterator[int]
     mentions: dict[str, tuple[Identifier, dict[str, Any] | None]] = field(factory=dict)
@@ -86,7 +88,7 @@ class TableNames:
     _replaced: set[int] = field(factory=set)
 
     def replace_in(self, tree: dict[str, Any]) -> None:
-        """Makes a tree of one SELECT one over internal names."""
+        """Makes a tree of one SELECT one over internal names. Raises ValidationError as `visit` does."""
         self.visit(tree["statements"][0]["node"], frozenset(), ())
 
     def column(self, names: Identifier, scopes: Scopes) -> Identifier:
@@ -98,7 +100,10 @@ class TableNames:
         return names
 
     def visit(self, node: Any, ctes: frozenset[str], scopes: Scopes) -> None:
-        """Replaces the names below a node where these `ctes` can be seen."""
+        """Replaces the names below a node where these `ctes` can be seen.
+
+        Raises ValidationError for SHOW, which would tell of a connection, and for AT after one of the `ctes`.
+        """
         if isinstance(node, list):
             for item in node:
                 self.visit(item, ctes, scopes)
@@ -114,6 +119,10 @@ class TableNames:
             node["column_names"] = list(self.column(tuple(node["column_names"]), scopes))
         elif kind == "STAR" and scopes:
             scopes[0].stars.append(node)
+        elif kind == "SHOW_REF" and node["query"] is None:
+            raise ValidationError(
+                f"{self.owner}: `icecore ls` tells what there is; DESCRIBE, with its name, the columns of a table"
+            )
         for key, value in node.items():
             # A star in ORDER BY is what is selected: it has none of the tables' columns.
             own = (FromScope(scopes[0].tables), *scopes[1:]) if key == "modifiers" and scopes else scopes
@@ -138,6 +147,8 @@ class TableNames:
         for node, parts in named:
             self._replaced.add(id(node))
             if len(parts) == 1 and parts[0].lower() in ctes:
+                if node.get("at_clause"):
+                    raise ValidationError(f"{self.owner}: AT is for tables, and {parts[0]!r} is a query of its WITH")
                 continue
             is_renamed, is_only = bool(node["alias"]), known.count(parts[-1].lower()) == 1
             alias = node["alias"] or (parts[-1] if is_only else ".".join(parts))
