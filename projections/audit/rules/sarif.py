@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 
@@ -17,7 +18,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 def sarif(audit: Audit) -> dict[str, Any]:
     """The log of one run as a JSON object. Accepted findings are suppressed results, with the reason where it is told.
 
-    A result's place is a logical location: the table, or the warehouse.
+    A result's place is the table, or the warehouse; its path is the name as one, as code hosts show no place without.
     """
     places = {rule.id: place for place, rule in enumerate(audit.rules)}
     results = [_result(f, places[f.rule]) for f in audit.findings]
@@ -48,9 +49,19 @@ def _result(finding: AuditFinding, place: int) -> dict[str, Any]:
         "ruleIndex": place,
         "level": str(finding.severity),
         "message": {"text": f"{name}: {finding.message}"},
-        "locations": [{"logicalLocations": [{"name": name.rpartition(".")[2], "fullyQualifiedName": name, **kind}]}],
+        "locations": [
+            {
+                "physicalLocation": {"artifactLocation": {"uri": _path(finding)}, "region": {"startLine": 1}},
+                "logicalLocations": [{"name": name.rpartition(".")[2], "fullyQualifiedName": name, **kind}],
+            }
+        ],
         "partialFingerprints": {"finding/v1": hashlib.sha256(key).hexdigest()},
     }
+
+
+def _path(finding: AuditFinding) -> str:
+    """A relative URI, below the folder of the warehouse: of the table's name, or of the log's file."""
+    return "icecore.db" if finding.table is None else "/".join(quote(n, safe="") for n in finding.table.split("."))
 
 
 def _suppression(accepted: Accepted) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+from attrs import evolve
 from broken_tables import healthy
 from click.testing import CliRunner, Result
 from core_tables import SCHEMA, pyiceberg_catalog
@@ -245,6 +246,24 @@ def test_findings_as_sarif(bad: icecore.Catalog) -> None:
         [{"kind": "external", "justification": "it is cron"}],
     ]
     assert orjson.loads(audited(bad, "--output", "sarif", code=1).output)["version"] == "2.1.0"
+
+
+def test_findings_in_sarif_have_a_path_without_which_code_hosts_refuse_them(catalog: icecore.Catalog) -> None:
+    """GitHub takes no file in which a place is only logical, nor one whose path has a scheme."""
+    from icecore.projections.audit.rules.sarif import sarif
+
+    catalog.create_namespace("file:a b")
+    catalog.create_table("file:a b.c/d?#", SCHEMA, properties={"password": "hunter2"})
+    audit = catalog.audit(rules=["secrets"])
+    (found,) = audit.findings
+    audit = evolve(audit, findings=(found, evolve(found, table=None, table_uuid=None)))
+    places = [r["locations"][0] for r in sarif(audit)["runs"][0]["results"]]
+    assert [p["physicalLocation"]["artifactLocation"]["uri"] for p in places] == [
+        "file%3Aa%20b/c%2Fd%3F%23",
+        "icecore.db",
+    ]
+    assert [p["physicalLocation"]["region"] for p in places] == [{"startLine": 1}] * 2
+    assert places[0]["logicalLocations"][0]["fullyQualifiedName"] == "file:a b.c/d?#"
 
 
 def test_rules_are_listed(catalog: icecore.Catalog) -> None:
