@@ -44,7 +44,8 @@ class AuditFinding:
 class Accepted:
     """An entry of a baseline: it accepts the findings that have all that it names of rule, table and subject.
 
-    A table is known by its UUID where the entry has one, so that it may be renamed.
+    A table is known by its UUID where the entry has one, so that it may be renamed. Raises ValidationError where it
+    names nothing, which would accept whatever there is.
     """
 
     rule: str | None = None
@@ -52,6 +53,11 @@ class Accepted:
     table_uuid: str | None = None
     subject: str | None = None
     reason: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        named = [n for name in _NAMED if (n := getattr(self, name)) is not None]
+        if not named or not all(isinstance(n, str) for n in named):
+            raise ValidationError(f"an entry has to name {', '.join(_NAMED[:-1])} or {_NAMED[-1]}, as text: {named}")
 
     def accepts(self, finding: AuditFinding) -> bool:
         """Whether the finding is one of these."""
@@ -116,7 +122,7 @@ def read_baseline(path: str | os.PathLike[str]) -> list[Accepted]:
         return [Accepted(**entry) for entry in found["accepted"]]
     except FileNotFoundError as e:
         raise ValidationError(f"there is no baseline at {path}") from e
-    except (OSError, orjson.JSONDecodeError, LookupError, TypeError) as e:
+    except (OSError, orjson.JSONDecodeError, LookupError, TypeError, ValidationError) as e:
         raise ValidationError(f"{path} is no baseline: {e}") from e
 
 

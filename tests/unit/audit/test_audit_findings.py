@@ -184,8 +184,13 @@ def test_an_entry_accepts_all_that_it_does_not_name(bad: icecore.Catalog) -> Non
     assert bad.audit(baseline=[Accepted(table="ns.t"), Accepted(table="ns.silent", subject="commits")]).findings == ()
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"accepted": [{"ruel": "secrets"}]}', '{"accepted": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"accepted": 1}']
+    + [f'{{"accepted": [{e}]}}' for e in ('{"ruel": "secrets"}', "{}", '{"reason": "all is well"}', '{"rule": 1}')],
+)
 def test_a_file_that_is_no_baseline_is_refused(catalog: icecore.Catalog, tmp_path: Path, text: str) -> None:
+    """An entry that names nothing is none: it would accept whatever there will be."""
     (tmp_path / "baseline.json").write_text(text)
     with pytest.raises(ValidationError, match=r"baseline\.json is no baseline"):
         catalog.audit(baseline=tmp_path / "baseline.json")
