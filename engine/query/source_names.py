@@ -115,6 +115,8 @@ def find_source(parts: Identifier, scope: NameScope, lookup: Lookup) -> Source:
     """The table or view that a name of one or more parts means. Raises NoSuchTableError naming all that were tried."""
     tried = list(dict.fromkeys(_candidates(parts, scope, catalog_names(lookup.name))))
     for identifier in tried:
+        if any("." in level for level in identifier[:-1]):
+            continue  # what a metadata table's name is, after that of a table with a dot in it
         if lookup.table_exists(identifier):
             return TableSource(lookup.load_table(identifier))
         if lookup.view_exists(identifier):

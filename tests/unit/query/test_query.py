@@ -200,6 +200,17 @@ def test_columns_with_a_query_in_them_are_named_as_duckdb_names_them(lake: iceco
     assert lake.query(sql).to_arrow().column_names == lake.query(sql).columns == con.sql(sql).columns
 
 
+def test_names_with_dots_are_names_of_tables_alone(tmp_path: Path) -> None:
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        catalog.create_table(("ns", "a.b"), pa.schema([("id", pa.int64())])).append([{"id": 7}])
+        assert catalog.query('SELECT "a.b".id FROM ns."a.b"').fetchall() == [(7,)]
+        assert catalog.query('SELECT record_count FROM ns."a.b".files').fetchall() == [(1,)]
+        for name in ('ns."a.b".nothing', '"ns.a".b'):
+            with pytest.raises(NoSuchTableError, match="there is no table or view"):
+                catalog.query(f"SELECT * FROM {name}")
+
+
 def test_each_face_of_an_answer(lake: icecore.Catalog) -> None:
     answer = lake.query("SELECT id, name FROM t WHERE id < $below ORDER BY id", {"below": 3}, namespace="ns")
     assert answer.columns == ["id", "name"]
