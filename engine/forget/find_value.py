@@ -51,9 +51,10 @@ _FIELD_ID = b"PARQUET:field_id"
 class Place:
     """A place that holds the value.
 
-    `kind` is `event`, `bounds`, `file` or `log file`; `where` a position or a location. `what` are the parts: of an
-    event `message`, `payload` and so on, of a file its columns. `count` is how many values there are. `table` is a name
-    of the table that needs it, `snapshots` are those that do, none of a file that nothing needs, and `refs` lead to it.
+    `kind` is `event`, `bounds`, `file`, `name` (of a file or folder) or `log file`; `where` a position or a location.
+    `what` are the parts: of an event `message`, `payload` and so on, of a file its columns. `count` is how many values
+    there are. `table` is a name of the table that needs it, `snapshots` are those that do, none of a file that nothing
+    needs, and `refs` lead to it.
     """
 
     kind: str
@@ -115,6 +116,7 @@ class ValueSearch:
     _counts: dict[str, int] = field(factory=dict, init=False)
     _storages: dict[str, Storage] = field(factory=dict, init=False)
     _bounds_of: dict[str, WantedBounds] = field(factory=dict, init=False)
+    _named: set[str] = field(factory=set, init=False)
 
     def run(self) -> FoundValue:
         """Searches everything. Raises MissingArchiveError, CorruptLogError, ValidationError for an unknown column."""
@@ -135,6 +137,8 @@ class ValueSearch:
                 led = {n for s, _ in users for n, r in refs[s].refs.items() if self._leads(refs[s], r.snapshot_id, ids)}
                 table = next((names[s] for s, _ in sorted(users)), None)
                 places.append(Place("file", location, (what,), count, table, tuple(sorted(ids)), tuple(sorted(led))))
+        if only is None or not only.is_number:
+            places += [Place("name", location) for location in sorted(self._named)]
         if self.stream is None and not any(p.kind == "event" for p in places):
             places += self._in_log_files()
         with store.reading():
@@ -212,7 +216,7 @@ class ValueSearch:
         if store.content_row(event.position) is None:
             return 0
         if event.kind in ev.DELETIONS:
-            return sum(self.wanted.text in f.location for f in deleted_files(store, event))
+            return sum(self.wanted.in_path(f.location) for f in deleted_files(store, event))
         entries = store.entries(event.position)
         if entries is None:
             return 0
@@ -249,7 +253,10 @@ class ValueSearch:
                     self._users.setdefault(there, set()).add((state.stream, snapshot.snapshot_id))
 
     def _locations(self, states: list[TableState]) -> set[str]:
-        """The warehouse's files but its log and caches, claims too, or the one table's, and those that it needs."""
+        """The warehouse's files but its log and caches, claims too, or the one table's, and those that it needs.
+
+        Names of files and folders that have the value are noted on the way.
+        """
         root = self.repository.store.path.absolute().parent
         folders = [to_uri(root)] if self.stream is None else [f for s in states for f in folders_of(s)]
         found = set(self._users)
@@ -261,6 +268,7 @@ class ValueSearch:
                 inner[:] = [i for i in inner if i != CACHES]
                 if Path(parent) == root:
                     names = [n for n in names if not n.startswith(self.repository.store.path.name)]
+                self._named.update(to_uri(Path(parent, n)) for n in (*inner, *names) if self.wanted.in_path(n))
                 found.update(to_uri(Path(parent, name)) for name in names)
         return found
 

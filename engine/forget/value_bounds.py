@@ -83,7 +83,8 @@ class WantedBounds:
 
     def count(self, entries: pa.Table) -> int:
         """The number of bounds, partition values and paths in entries that hold the value."""
-        found = self.wanted.count(entries["file_path"]) if self.column_ids is None else 0
+        paths = entries["file_path"].to_pylist() if self.column_ids is None else []
+        found = sum(map(self.wanted.in_path, paths))
         for name in ("lower_bounds", "upper_bounds"):
             found += self._count(entries[name], self.columns, self.column_ids)
         known = None if self.column_ids is None else frozenset(self.partitions)
@@ -119,9 +120,13 @@ class WantedBounds:
         return found
 
     def _is_part(self, bound: bytes) -> bool:
-        """Whether a bound holds the text, or the beginning of it: bounds are cut short, upper ones end one higher."""
+        """Whether a bound holds the text, or ends as it begins: bounds are cut short, upper ones end one higher."""
         text = self.wanted.encoded
-        return text in bound or (len(bound) >= CUT and text.startswith((bound, bound[:-1])))
+        if text in bound:
+            return True
+        before_last = {bound, bound[:-1], bound.decode(errors="ignore")[:-1].encode()}
+        ends = range(max(0, len(bound) - len(text) - 1), len(bound) - CUT + 1)
+        return any(text.startswith(tuple(left[at:] for left in before_last)) for at in ends)
 
 
 _NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DateType)

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import uuid
 from decimal import Decimal, InvalidOperation
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +26,10 @@ class Wanted:
     def encoded(self) -> bytes:
         """The text in UTF-8."""
         return self.text.encode()
+
+    def in_path(self, path: str) -> bool:
+        """Whether a path has the text, as it is or percent-encoded, as a partition's value is, and again in a URI."""
+        return any(self.text in p for p in (path, unquote(path), unquote(unquote(path))))
 
     def count(self, column: pa.ChunkedArray | pa.Array) -> int:
         """The number of values in a column, nested ones too, that match."""

@@ -91,6 +91,44 @@ def test_the_log_and_stray_files_are_searched(catalog: icecore.Catalog, warehous
     assert not catalog.find_value("nobody at all").is_nowhere
 
 
+@pytest.mark.parametrize(
+    "value",
+    [f"mailto:{NAME}", f"to {NAME}", f"{NAME[:15]}¿¿ and so on"],
+    ids=["in the middle", "a word on", "upper bound"],
+)
+def test_bounds_that_are_cut_short_are_found_by_what_is_left_of_it(catalog: icecore.Catalog, value: str) -> None:
+    """A bound has 16 characters; the last one of an upper bound is the next, of which all bytes may be others."""
+    table = make_table(catalog)
+    table.append(rows(1, 2).set_column(1, "name", [["A", value]]))
+    table.delete("true")
+    table.rewrite_manifests()
+    table.maintenance.expire_snapshots().older_than(dt.datetime.now()).retain_last(1).commit()
+    assert "bounds" in kinds(catalog.find_value(NAME if NAME in value else value, table="ns.t"))
+    assert catalog.find_value("nobody at all", table="ns.t").is_nowhere
+
+
+def test_names_of_files_and_folders_are_searched(catalog: icecore.Catalog, warehouse: Path) -> None:
+    """Those of partitions have values in them, percent-encoded, and stay when their files are gone."""
+    mail = "zoe@example.org"
+    table = catalog.create_table("ns.t", pa.schema([("mail", pa.string())]), partition_spec=["mail"])
+    table.append([{"mail": mail}])
+    table.delete("true")
+    table.rewrite_manifests()
+    table.maintenance.expire_snapshots().older_than(dt.datetime.now()).retain_last(1).commit()
+    (warehouse / "stray" / "mail=zoe%40example.org").mkdir(parents=True)
+    (warehouse / "stray" / f"of {mail}.txt").write_text("nothing")
+    found = catalog.find_value(mail)
+    names = [p for p in found.places if p.kind == "name"]
+    assert [p.where.rpartition("/")[2] for p in names] == [
+        "mail=zoe%40example.org",
+        "mail=zoe%40example.org",
+        "of zoe@example.org.txt",
+    ]
+    in_log = [p.where for p in found.places if p.kind == "bounds"]
+    assert in_log[-1] == str(catalog.position), "the paths of files that the expiry deleted"
+    assert not any(p.kind == "name" for p in catalog.find_value("nobody at all").places)
+
+
 def test_one_column_and_other_types(catalog: icecore.Catalog) -> None:
     """A number is found where a column has it, and its bounds have; not in other columns or tables."""
     schema = pa.schema([("id", pa.int64()), ("born", pa.date32()), ("tags", pa.list_(pa.string()))])
