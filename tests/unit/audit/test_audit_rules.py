@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
+import struct
 import uuid
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +18,24 @@ from core_tables import store_of
 import icecore
 from icecore.engine.errors import MovedWarehouseWarning
 from icecore.engine.formats import event_content
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    GeographyType,
+    GeometryType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
 from icecore.projections.audit.rules.audit_findings import Audit, AuditFinding
 from icecore.projections.audit.rules.rule import Scope, Severity
 from icecore.projections.audit.rules.rule_files import own_rules
@@ -83,6 +104,38 @@ def test_the_findings_of_some_rules_of_some_tables(ours: icecore.Catalog, found:
         ("shared-folders", "ns.shared_folders"),
     }
     assert set(chosen.findings) <= set(found.findings)
+
+
+POINTS = pa.array([struct.pack("<BIdd", 1, 1, x, 9.0) for x in (1.5, 9.0, 10.0)])
+DAYS = pa.array([-900_000, -800_000, 0, 2_000_000, 3_000_000], pa.int32()).cast(pa.date32())
+TIMES = pa.array([-(8 * 10**16), -(7 * 10**16), 0, 1, 26 * 10**16], pa.timestamp("us"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (LongType(), pa.array([-(2**63), 9, 10])),
+        (DoubleType(), pa.array([float("-inf"), 9.0, 10.0, float("inf")])),
+        (DecimalType(38, 2), pa.array([Decimal("-9.00"), Decimal("9.00"), Decimal("10.00")], pa.decimal128(38, 2))),
+        (DateType(), DAYS),
+        (TimestampType(), TIMES),
+        (TimestamptzType(), TIMES.cast(pa.timestamp("us", "UTC"))),
+        (TimestampNanoType(), pa.array([-1, 0, 1], pa.timestamp("ns"))),
+        (TimeType(), pa.array([0, 1, 86_399_999_999], pa.time64("us"))),
+        (StringType(), pa.array(["", "A", "B%", "a", "ÿ", "\uffff", "\U0001f600"])),
+        (BooleanType(), pa.array([False, True])),
+        (FixedType(1), pa.array([b"\x09", b"\x10", b"\xff"], pa.binary(1))),
+        (GeometryType(), POINTS),
+        (GeographyType(), POINTS),
+    ],
+    ids=lambda v: str(v) if isinstance(v, PrimitiveType) else "",
+)
+def test_bounds_of_any_two_values_are_healthy(catalog: icecore.Catalog, kind: PrimitiveType, values: pa.Array) -> None:
+    """Days and times go beyond four digits of a year, and numbers and points are not in the order of their texts."""
+    table = catalog.create_table("ns.t", Schema((NestedField(1, "c", kind),)), format_version=3)
+    for pair in itertools.combinations(range(len(values)), 2):
+        table.append(pa.table({"c": values.take(pa.array(pair))}))
+    assert catalog.audit(rules=["empty-bounds"]).findings == ()
 
 
 def test_summaries_of_uuids_may_be_in_java_s_order(tmp_path: Path) -> None:
