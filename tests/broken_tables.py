@@ -129,7 +129,10 @@ def _(ours: icecore.Catalog, theirs: icecore.Catalog, name: str) -> None:
 def _(ours: icecore.Catalog, theirs: icecore.Catalog, name: str) -> None:
     table = healthy(theirs, name, partition_spec=None)
     first = min(table.files().to_pylist(), key=lambda f: f["sequence_number"])
-    same = {key: first[key] for key in ("file_path", "file_size_in_bytes")}
+    same = {
+        "file_path": first["file_path"].replace("file:///", "file:/"),
+        "file_size_in_bytes": first["file_size_in_bytes"],
+    }
     edit_manifest(table, 0, lambda entries: entries[0]["data_file"].update(same))
     register(ours, table, name)
 
@@ -258,16 +261,19 @@ def _(ours: icecore.Catalog, _theirs: icecore.Catalog, name: str) -> None:
 
 
 @_breaks("shared-files")
-def _(ours: icecore.Catalog, _theirs: icecore.Catalog, name: str) -> None:
+def _(ours: icecore.Catalog, theirs: icecore.Catalog, name: str) -> None:
     other = healthy(ours, "with_a_shared_file", partition_spec=None)
-    table = healthy(ours, name, partition_spec=None)
-    table.add_files([other.files()["file_path"][0].as_py()], message=WHY)
+    table = healthy(theirs, name, partition_spec=None)
+    shared = other.files().to_pylist()[0]
+    same = {"file_path": local(shared["file_path"]).as_posix(), "file_size_in_bytes": shared["file_size_in_bytes"]}
+    edit_manifest(table, 0, lambda entries: entries[0]["data_file"].update(same))
+    register(ours, table, name)
 
 
 @_breaks("shared-folders")
 def _(ours: icecore.Catalog, _theirs: icecore.Catalog, name: str) -> None:
     outer = healthy(ours, "outer_of_another")
-    healthy(ours, name, location=f"{outer.location()}/inner")
+    healthy(ours, name, location=f"{outer.location().replace('file:///', 'file:/')}/inner/")
 
 
 def make_all(ours: icecore.Catalog, theirs: icecore.Catalog) -> None:

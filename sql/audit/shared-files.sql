@@ -3,7 +3,14 @@
 -- scope: tables
 -- finds: Files that are live in two tables: what one of them deletes the other one loses, if another engine does it.
 -- mend: Give each its own copy, or set gc.enabled = false in both so that nobody deletes their files.
-WITH owned AS (SELECT DISTINCT namespace, name, table_uuid, file_path FROM files)
+WITH owned AS (
+    SELECT
+        namespace, name, table_uuid, min(f.file_path) AS file_path,
+        -- Whichever way writers spell it.
+        regexp_replace(regexp_replace(f.file_path, '^file:(//)?/', '/'), '^s3[an]:', 's3:') AS path
+    FROM files AS f
+    GROUP BY namespace, name, table_uuid, path
+)
 SELECT
     a.namespace, a.name, a.table_uuid,
     concat_ws('.', b.namespace, b.name) AS other,
@@ -11,5 +18,5 @@ SELECT
     concat_ws('.', b.namespace, b.name) AS subject,
     format('files that are in {}.{} too: {}, as {}', b.namespace, b.name, count(*), min(a.file_path)) AS message
 FROM owned AS a
-JOIN owned AS b ON b.file_path = a.file_path AND (a.namespace, a.name) < (b.namespace, b.name)
+JOIN owned AS b ON b.path = a.path AND (a.namespace, a.name) < (b.namespace, b.name)
 GROUP BY a.namespace, a.name, a.table_uuid, b.namespace, b.name

@@ -5,11 +5,15 @@
 --   files of one for orphans of the other.
 -- mend: Move one of them: make a table elsewhere, copy its rows, and drop it.
 WITH located AS (
-    SELECT namespace, name, table_uuid, rtrim(location, '/') AS location, string_split(rtrim(location, '/'), '/') AS parts
+    SELECT
+        namespace, name, table_uuid, location,
+        -- Whichever way writers spell it.
+        regexp_replace(regexp_replace(rtrim(location, '/'), '^file:(//)?/', '/'), '^s3[an]:', 's3:') AS path,
+        string_split(path, '/') AS parts
     FROM tables
 ),
 folders AS (
-    SELECT namespace, name, table_uuid, location, array_to_string(parts[1:unnest(range(1, len(parts) + 1))], '/') AS folder
+    SELECT *, array_to_string(parts[1:unnest(range(1, len(parts) + 1))], '/') AS folder
     FROM located
 )
 SELECT
@@ -19,5 +23,5 @@ SELECT
     concat_ws('.', o.namespace, o.name) AS subject,
     format('it lies in the folder of {}.{}, {}', o.namespace, o.name, o.location) AS message
 FROM folders AS f
-JOIN located AS o ON o.location = f.folder AND (o.namespace, o.name) <> (f.namespace, f.name)
-WHERE f.location <> o.location OR (f.namespace, f.name) > (o.namespace, o.name)
+JOIN located AS o ON o.path = f.folder AND (o.namespace, o.name) <> (f.namespace, f.name)
+WHERE f.path <> o.path OR (f.namespace, f.name) > (o.namespace, o.name)
