@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from icecore.engine.common.text import counted
 from icecore.engine.common.version import engine_version
@@ -107,10 +107,11 @@ def _line(place: int, table: TableData, found: Sequence[AuditFinding]) -> Markup
 
 
 def _others(tables: Sequence[TableData], audit: Audit) -> Markup:
-    """The findings that are of none of the tables."""
+    """The findings that are of none of the tables; of a dropped one they have its name."""
     own = {f for t in tables for f in _findings_of(t, audit)}
     left = [f for f in audit.findings if f not in own]
-    return element("section", element("h2", "Of the warehouse"), _listed(left)) if left else Markup("")
+    named = [f if f.table is None else evolve(f, message=f"{f.table}: {f.message}") for f in left]
+    return element("section", element("h2", "Of the warehouse"), _listed(named)) if named else Markup("")
 
 
 def _section(place: int, table: TableData, audit: Audit, *, is_alone: bool) -> Markup:

@@ -87,6 +87,13 @@ def test_every_table_is_there_with_its_charts(lake: icecore.Catalog, written: Pa
     assert ("id", "t2") in page.attributes and ("href", "#t2") in page.attributes
 
 
+def test_findings_of_dropped_tables_have_their_names(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    healthy(catalog, "gone").append([{"id": 1, "name": "n"}])
+    catalog.drop_table("ns.gone", message="why")
+    texts = Page(catalog.report(tmp_path / "report.html").read_text()).texts
+    assert any(t.startswith("ns.gone: commits without a reason: 1") for t in texts), texts
+
+
 def test_names_are_text_whatever_they_hold(written: Path) -> None:
     """No element, attribute or address comes of them, and nothing is loaded: the browser is told so too."""
     text = written.read_text()
