@@ -6,6 +6,7 @@ Names come from the log's SQLite file alone, and no command is loaded for them.
 from __future__ import annotations
 
 import os
+import re
 from contextlib import closing, suppress
 
 import click
@@ -48,5 +49,16 @@ def _names(context: click.Context, _: click.Parameter, incomplete: str) -> list[
         closing(sqlite3.connect(f"{file}?mode=ro", uri=True, timeout=0.1)) as log,
     ):
         names = [".".join(row) for row in log.execute(query("log/read_models.sql", "names_to_complete"))]
-        return [CompletionItem(n) for n in names if n.startswith(incomplete)]
+        # A shell is told one name a line.
+        return [CompletionItem(_typed(n)) for n in names if n.startswith(incomplete) and "\n" not in n]
     return []
+
+
+def _typed(name: str) -> str:
+    """A name as one word of the shell, whatever is in it: bash puts in what it is told, other shells quote it.
+
+    Its script takes away one backslash of two.
+    """
+    if not os.environ[VARIABLE].startswith("bash"):
+        return name
+    return re.sub(r"[^\w@%+=:,./-]", r"\\\g<0>", name).replace("\\", "\\\\")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,36 @@ def test_names_are_read_from_the_log_alone(shop: Path) -> None:
     }  # fmt: skip
     assert ask("icecore show shop.", shop / "nowhere")[0] == []
     assert ask(f"icecore describe --warehouse {shop} shop.p", "")[0] == ["shop.parcels"]
+
+
+IN_BASH = """
+eval "$(_ICECORE_COMPLETE=bash_source icecore)"
+COMP_WORDS=(icecore describe "$1") COMP_CWORD=2
+_icecore_completion icecore
+for word in "${COMPREPLY[@]}"; do eval "set -- $word"; printf '%s\\0' "$#" "$1"; done
+"""
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [("a", "a b"), ("a\\ ", "a b"), ("q", "qu\"o't"), ("t", "t;date"), ("b", "b\\s"), ("\\$", "$HOME"), ("\\*", "*")],
+)
+def test_a_name_is_one_word_of_bash_whatever_is_in_it(tmp_path: Path, typed: str, name: str) -> None:
+    """Who may name a table must not write commands for others, which run once they press Enter."""
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace(name)
+        for table in (name, "new\nline"):
+            catalog.create_table((name, table), pa.schema({"id": pa.int64()}))
+    program = tmp_path / "bin" / "icecore"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m icecore "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "ICECORE_WAREHOUSE": str(tmp_path), "PATH": path}
+    command = ["bash", "--norc", "-c", IN_BASH, "bash", typed]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True, cwd=tmp_path)
+    assert done.stdout.split("\0")[:-1] == ["1", f"{name}.{name}"], done.stderr
 
 
 def test_commands_and_options_are_completed(shop: Path) -> None:
