@@ -16,12 +16,56 @@ from attrs import frozen
 from icecore.engine.data.arrow.arrow_partitions import comparable
 from icecore.engine.formats.arrays import Longs
 
+_SORTED_FROM = 10_000
+"""So many distinct values are sorted once: Arrow hashes all of them for each batch of rows."""
 
-@frozen
+
+@frozen(eq=False)
+class _Values:
+    """The distinct values of a key column, with their numbers sorted and the places of these, if they are many."""
+
+    values: pa.Array
+    ordered: tuple[Longs, Longs] | None
+
+    @classmethod
+    def of(cls, values: pa.Array) -> _Values:
+        numbers = None if len(values) < _SORTED_FROM or values.null_count else _numbers(values)
+        if numbers is None:
+            return cls(values, None)
+        places = np.argsort(numbers)
+        return cls(values, (numbers[places], places))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def places(self, column: pa.Array) -> Longs:
+        """The place of each value among these, -1 where it isn't there; null has a place like any other."""
+        if self.ordered is None:
+            return np.asarray(pc.fill_null(pc.index_in(column, value_set=self.values), -1)).astype(np.int64)
+        numbers, places = self.ordered
+        wanted = _numbers(column.fill_null(self.values[0]) if column.null_count else column)
+        assert wanted is not None, "columns have the types of the values"
+        at = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
+        found = numbers[at] == wanted
+        if column.null_count:
+            found &= np.asarray(column.is_valid())
+        return np.where(found, places[at], -1)
+
+
+def _numbers(array: pa.Array) -> Longs | None:
+    """The values as whole numbers, where they are such or times."""
+    if not (pa.types.is_integer(array.type) or pa.types.is_temporal(array.type)) or pa.types.is_uint64(array.type):
+        return None
+    width = array.type.bit_width
+    signed = array if pa.types.is_integer(array.type) else array.view(pa.int64() if width == 64 else pa.int32())
+    return np.asarray(signed).astype(np.int64)
+
+
+@frozen(eq=False)
 class _Step:
     """One key column: its distinct values among the deletes, and the distinct numbers of the key up to here."""
 
-    values: pa.Array
+    values: _Values
     keys: Longs
 
 
@@ -37,8 +81,8 @@ class EqualityKeys:
         steps = []
         numbers = np.zeros(len(columns[0]), dtype=np.int64)
         for column in map(comparable, columns):
-            values = column.unique()
-            codes = _codes(column, values)
+            values = _Values.of(column.unique())
+            codes = values.places(column)
             keys, numbers = np.unique(numbers * len(values) + codes, return_inverse=True)
             numbers = numbers.astype(np.int64)
             steps.append(_Step(values, keys))
@@ -52,15 +96,10 @@ class EqualityKeys:
         """The number of each row's key, -1 where it is not among these; rows are key columns of the same types."""
         numbers = np.zeros(len(columns[0]), dtype=np.int64)
         for step, column in zip(self.steps, map(comparable, columns), strict=True):
-            codes = _codes(column, step.values)
+            codes = step.values.places(column)
             wanted = numbers * len(step.values) + codes
             at = np.minimum(np.searchsorted(step.keys, wanted), max(0, len(step.keys) - 1))
             found = (numbers >= 0) & (codes >= 0)
             found &= (step.keys[at] == wanted) if len(step.keys) else False
             numbers = np.where(found, at, -1)
         return numbers
-
-
-def _codes(column: pa.Array, values: pa.Array) -> Longs:
-    """The place of each value among `values`, -1 where it isn't there; null has a place like any other."""
-    return np.asarray(pc.fill_null(pc.index_in(column, value_set=values), -1)).astype(np.int64)
