@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 from attrs import define
 
@@ -21,19 +20,8 @@ from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.common.text import short_repr
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
-from icecore.engine.data.arrow.nested import no_rows
-from icecore.engine.data.read.changed_file_rows import (
-    DELETE,
-    INSERT,
-    UPDATE_AFTER,
-    UPDATE_BEFORE,
-    ChangedRowsReader,
-    FileRows,
-)
-from icecore.engine.data.read.read_ahead import read_ahead
-from icecore.engine.data.read.read_tasks import DeleteCache
-from icecore.engine.data.read.row_buckets import net_rows
-from icecore.engine.data.read.row_diff import RowDiff
+from icecore.engine.data.read.changed_file_rows import ChangedRowsReader
+from icecore.engine.data.read.rows_of_commits import CommitFiles, CommitRows
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
@@ -50,7 +38,6 @@ from icecore.engine.spec.reserved import (
     CHANGE_TYPE,
     CHANGELOG,
     DELETED,
-    METADATA_COLUMNS,
     POS,
     ROW_ID,
     select,
@@ -155,22 +142,15 @@ class IncrementalChangelogScan:
 
         Without a session the active one does it; raises ValidationError where there is none.
         """
-        from icecore.engine.spark.read.commit_changes import CommitFiles, changes_to_spark
+        from icecore.engine.spark.read.commit_changes import changes_to_spark
         from icecore.engine.spark.session import given_or_active
 
-        commits = []
-        for ordinal, snapshot in enumerate(self.snapshots):
-            found = plan_difference(*self.plans_around(snapshot))
-            commits.append(CommitFiles(ordinal, signed(snapshot.snapshot_id), found.gone, found.come, found.changed))
         return changes_to_spark(
             given_or_active(session),
-            commits,
-            reader=self._reader,
-            projection=self.projection,
+            tuple(self.commits()),
+            rows=self.rows,
             metadata=self._state.metadata,
             filter=self.row_filter,
-            compute_updates=self.compute_updates,
-            identifiers=self.identifier_columns,
         )
 
     def count(self) -> int:
@@ -186,58 +166,22 @@ class IncrementalChangelogScan:
         repository = self._planner.repository
         plans = (self._plan(repository.list_manifests(self._state, s) if s else ()) for s in (before, after))
         changes = schema_to_arrow(with_columns(self._selected, CHANGE_TYPE), with_ids=False)
+        difference = plan_difference(*plans)
         found = [
             batch
-            for change_type, rows in self._changes(*plans)
+            for change_type, rows in self.rows.changes(difference.gone, difference.come, difference.changed)
             for batch in rows.append_column(CHANGE_TYPE.name, pa.repeat(change_type, rows.num_rows)).to_batches()
         ]
         return pa.Table.from_batches([narrow(batch, changes) for batch in found], changes)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
+        return self.rows.batches(self.commits())
+
+    def commits(self) -> Iterator[CommitFiles]:
+        """The files of each commit. Raises ValidationError where what one changed can't be told."""
         for ordinal, snapshot in enumerate(self.snapshots):
-            for change_type, rows in self._changes(*self.plans_around(snapshot)):
-                if rows.num_rows:
-                    yield from self._labelled(rows, change_type, ordinal, snapshot)
-
-    def _labelled(
-        self, rows: pa.Table, change_type: str | pa.Array, ordinal: int, snapshot: Snapshot
-    ) -> Iterator[pa.RecordBatch]:
-        constants = (change_type, pa.scalar(ordinal, pa.int32()), pa.scalar(signed(snapshot.snapshot_id), pa.int64()))
-        for column, value in zip(CHANGELOG, constants, strict=True):
-            array = value if isinstance(value, pa.Array) else pa.repeat(value, rows.num_rows)
-            rows = rows.append_column(column.name, array)
-        for batch in rows.to_batches():
-            yield narrow(batch, self._arrow_schema)
-
-    def _changes(self, before: PlannedFiles, after: PlannedFiles) -> Iterator[tuple[str | pa.Array, pa.Table]]:
-        """The changes between two plans with their type, or the types row by row."""
-        difference = plan_difference(before, after)
-        deletes = DeleteCache()
-        gone = [FileRows(t) for t in difference.gone]
-        come = [FileRows(t) for t in difference.come]
-        for old, new in read_ahead(lambda pair: self._reader.parted(*pair, deletes), difference.changed):
-            gone += [old] if old.has_any else []
-            come += [new] if new.has_any else []
-        if not gone or not come:
-            # Most commits only append or only delete: nothing is to be compared, so nothing is to be held.
-            for change_type, parts in ((DELETE, gone), (INSERT, come)):
-                for rows in self._each(parts, deletes):
-                    yield change_type, rows
-            return
-        changes = net_rows(
-            self._each(gone, deletes),
-            self._each(come, deletes),
-            no_rows(schema_to_arrow(self._read_schema, with_ids=False)),
-            columns=[f.name for f in self.schema.fields],
-            size=sum(rows.task.file.file_size_in_bytes for rows in (*gone, *come) if rows.positions is None),
-        )
-        if self.compute_updates:
-            changes = changes.with_updates(self.identifier_columns)
-        before_places, after_places = changes.updates
-        yield DELETE, _without(changes.deleted, before_places)
-        if len(before_places):
-            yield _interleaved(changes)
-        yield INSERT, _without(changes.inserted, after_places)
+            found = plan_difference(*self.plans_around(snapshot))
+            yield CommitFiles(ordinal, signed(snapshot.snapshot_id), found.gone, found.come, found.changed)
 
     def plans_around(self, snapshot: Snapshot) -> tuple[PlannedFiles, PlannedFiles]:
         """The plans before and after a commit, over the manifests that may make a difference.
@@ -262,23 +206,14 @@ class IncrementalChangelogScan:
     def _plan(self, listed: Sequence[ListedManifest], entries: str = "TRUE") -> PlannedFiles:
         return self._planner.plan_manifests(self._state, listed, self.row_filter, self.schema, entries)
 
-    # Rows
-
     @lazy_property
-    def _reader(self) -> ChangedRowsReader:
+    def rows(self) -> CommitRows:
+        """The reader of the changes, from the files of their commits."""
         metadata = self._state.metadata
         storage = self._planner.repository.storage_of(self._state)
-        return ChangedRowsReader(self.schema, metadata.specs, storage, table_name_mapping(metadata), metadata.schemas)
-
-    def _each(self, parts: Iterable[FileRows], deletes: DeleteCache) -> Iterator[pa.Table]:
-        return read_ahead(lambda rows: self._reader.table(rows, self._read_schema, deletes), parts)
-
-    @lazy_property
-    def _read_schema(self) -> Schema:
-        """All columns, since a row is carried over only where none changed, and the reserved ones that are needed."""
-        selected = [METADATA_COLUMNS[n] for n in self.selected_fields if n in METADATA_COLUMNS]
-        reserved = {c.field_id: c for c in (*selected, ROW_ID, POS)}
-        return with_columns(self.schema, *reserved.values())
+        mapping = table_name_mapping(metadata)
+        reader = ChangedRowsReader(self.schema, metadata.specs, storage, mapping, metadata.schemas)
+        return CommitRows(reader, self._selected, self.compute_updates, self.identifier_columns)
 
 
 def manifests_around(
@@ -315,19 +250,3 @@ def _delete_paths(listed: Iterable[ListedManifest]) -> set[str]:
 
 def _data_paths(listed: Iterable[ListedManifest]) -> set[str]:
     return {m.manifest.manifest_path for m in listed if m.manifest.content is ManifestContent.DATA}
-
-
-def _without(rows: pa.Table, places: Any) -> pa.Table:
-    if not len(places):
-        return rows
-    kept = np.ones(rows.num_rows, dtype=bool)
-    kept[places] = False
-    return rows.filter(pa.array(kept))
-
-
-def _interleaved(changes: RowDiff) -> tuple[pa.Array, pa.Table]:
-    """Updated rows, each as it was and right after it as it became."""
-    before, after = changes.updates
-    both = pa.concat_tables([changes.deleted.take(pa.array(before)), changes.inserted.take(pa.array(after))])
-    order = np.arange(both.num_rows).reshape(2, -1).T.ravel()
-    return pa.array([UPDATE_BEFORE, UPDATE_AFTER] * len(before), pa.string()), both.take(pa.array(order))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from attrs import evolve, frozen
@@ -11,26 +11,23 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema, schema_to_arrow
+from icecore.engine.data.read.rows_of_commits import CommitFiles
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import ValidationError
-from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spark_source.shown_arrow import shown_batch, spark_arrow_schema
 from icecore.engine.spark_source.source_options import SourceOptions
-from icecore.engine.spark_source.source_rows import RowReader
+from icecore.engine.spark_source.source_rows import ChangeReader, RowReader
 from icecore.engine.spec.schema import Schema
-from icecore.projections.plan.splits import CombinedTask, Splitting, combine, split_tasks, splitting_of
+from icecore.projections.plan.splits import CombinedTask, Splitting, combine, split_tasks, splitting_of, weight
 
 _ROWS_PER_BATCH = 10_000
 
 
-class TasksPartition(InputPartition):
-    """Scan tasks that one Spark task reads."""
-
-    def __init__(self, tasks: Sequence[FileScanTask]) -> None:
-        super().__init__(tuple(t.slim() for t in tasks))
+Part: TypeAlias = tuple[FileScanTask, ...] | tuple[CommitFiles, ...]
+"""What one Spark task reads, without the metrics of files."""
 
 
 @frozen
@@ -38,8 +35,7 @@ class _Plan:
     """The part of a read that only the process which plans it has; the catalog is closed then."""
 
     catalog: Catalog
-    scan: DataScan
-    splitting: Splitting
+    parts: Callable[[], Sequence[Part]]
 
 
 def splitting_for(properties: Mapping[str, str], options: SourceOptions) -> Splitting:
@@ -53,28 +49,52 @@ def combined(tasks: Sequence[FileScanTask], splitting: Splitting) -> list[Combin
     return combine(split_tasks(tasks, splitting), splitting)
 
 
+def parts_of_rows(tasks: Sequence[FileScanTask], splitting: Splitting) -> list[Part]:
+    """The parts of a scan."""
+    return [tuple(t.slim() for t in part.tasks) for part in combined(tasks, splitting)]
+
+
+def parts_of_changes(commits: Iterable[CommitFiles], splitting: Splitting) -> list[Part]:
+    """The parts of a changelog: a commit whose rows must be compared is one by itself, others go together."""
+    alone: list[Part] = []
+    bins: list[tuple[int, list[CommitFiles]]] = []
+    for commit in commits:
+        if commit.must_be_compared:
+            alone.append((commit.slim(),))
+            continue
+        for part in combined(commit.tasks, splitting):
+            tasks = tuple(t.slim() for t in part.tasks)
+            files = evolve(commit, gone=tasks) if commit.gone else evolve(commit, come=tasks)
+            size = sum(weight(t, splitting) for t in tasks)
+            if not bins or bins[-1][0] + size > splitting.target_size:
+                bins.append((0, []))
+            bins[-1] = (bins[-1][0] + size, [*bins[-1][1], files])
+    return [*alone, *(tuple(files) for _, files in bins)]
+
+
 class TableReader(DataSourceReader):
-    """The read of a scan. The plan is made here; only what a task needs goes to it.
+    """The read of a scan or a changelog. The plan is made here; only what a task needs goes to it.
 
     It takes no filters from Spark (`pushFilters`): Spark keeps the parts that were planned for one query of a DataFrame
     for all other queries of it, whose rows would be missing.
     """
 
-    def __init__(self, catalog: Catalog, scan: DataScan, row_reader: RowReader, splitting: Splitting) -> None:
-        self._plan: _Plan | None = _Plan(catalog, scan, splitting)
-        self._row_reader = row_reader
+    def __init__(
+        self, catalog: Catalog, parts: Callable[[], Sequence[Part]], row_reader: RowReader | ChangeReader
+    ) -> None:
+        self._plan: _Plan | None = _Plan(catalog, parts)
+        self._row_reader: Any = row_reader
 
     def partitions(self) -> Sequence[InputPartition]:
         """The parts of the plan; none where no row can match. Nothing is planned after that."""
         if self._plan is None:
             return []
         with self._plan.catalog:
-            parts = combined(self._plan.scan.plan_files(), self._plan.splitting)
-        return [TasksPartition(p.tasks) for p in parts]
+            return [InputPartition(part) for part in self._plan.parts()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part."""
-        return self._row_reader.batches(partition.value or ())
+        return iter(self._row_reader.batches(partition.value or ()))
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_plan": None, "_row_reader": self._row_reader}

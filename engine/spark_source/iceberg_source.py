@@ -18,6 +18,8 @@ from icecore.engine.spark_source.batch_reader import (
     RowsReader,
     TableReader,
     check_shown,
+    parts_of_changes,
+    parts_of_rows,
     rows_and_schema,
     splitting_for,
 )
@@ -31,8 +33,16 @@ from icecore.engine.spark_source.source_options import (
     WRITING,
     SourceOptions,
 )
-from icecore.engine.spark_source.source_rows import RowReader
-from icecore.engine.spark_source.source_scan import Pin, catalog_of, scan_of, shown_scan, table_of
+from icecore.engine.spark_source.source_rows import ChangeReader, RowReader
+from icecore.engine.spark_source.source_scan import (
+    Pin,
+    catalog_of,
+    changelog_of,
+    scan_of,
+    shown_columns,
+    shown_scan,
+    table_of,
+)
 from icecore.engine.spark_source.write_plan import PREFIX
 from icecore.engine.spec.schema import Schema
 
@@ -80,7 +90,7 @@ class IcecoreSource(DataSource):
                 return schema_to_spark(metadata[1])
             scan = shown_scan(table_of(past, options), options)
             self._pin = Pin.of(scan)
-            return schema_to_spark(scan.projection)
+            return schema_to_spark(shown_columns(scan, options))
 
     def reader(self, schema: T.StructType) -> DataSourceReader:
         """The read of the columns of `schema`."""
@@ -102,10 +112,17 @@ class IcecoreSource(DataSource):
             return RowsReader(rows, of_rows)
         table = table_of(past, options)
         selected = options.columns if options.text("columns") else tuple(schema.names)
+        splitting = splitting_for(table.properties, options)
+        if options.is_changelog:
+            changes = changelog_of(table, options, selected, self._pin)
+            check_shown(changes.projection, schema)
+            return TableReader(
+                catalog, lambda: parts_of_changes(changes.commits(), splitting), ChangeReader(changes.rows)
+            )
         scan = scan_of(table, options, selected, self._pin)
         check_shown(scan.projection, schema)
         row_reader = RowReader.of(scan.projection, scan.schema, table.metadata, scan.storage)
-        return TableReader(catalog, scan, row_reader, splitting_for(table.properties, options))
+        return TableReader(catalog, lambda: parts_of_rows(scan.plan_files(), splitting), row_reader)
 
     def writer(self, schema: T.StructType, overwrite: bool) -> DataSourceWriter:
         """The write of rows with the columns of `schema`."""

@@ -16,7 +16,9 @@ from icecore.engine.errors import ValidationError
 Value = TypeVar("Value")
 
 _TABLE = frozenset({"warehouse", "path", "table"})
+_CHANGES = frozenset({"changelog", "compute-updates", "identifier-columns"})
 READING = _TABLE | {
+    *_CHANGES,
     "columns",
     "filter",
     "snapshot-id",
@@ -29,13 +31,14 @@ READING = _TABLE | {
 }
 """The options of a read."""
 
-NAMED = READING - _TABLE - {"columns", "split-size"}
+NAMED = READING - _TABLE - _CHANGES - {"columns", "split-size"}
 """The options of a read of a table by its name in a catalog; which columns are read the query says."""
 
 METADATA = _TABLE | {"position", "split-size"}
 """The options of a read of a metadata table."""
 
 STREAMING = _TABLE | {
+    *_CHANGES,
     "columns",
     "branch",
     "start-snapshot-id",
@@ -143,8 +146,21 @@ class SourceOptions:
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns that are asked for, `*` where there is no option."""
-        text = self.given.get("columns")
-        return ("*",) if text is None else tuple(name.strip() for name in text.split(","))
+        return self.names("columns") or ("*",)
+
+    @property
+    def is_changelog(self) -> bool:
+        """Whether what commits changed is asked for. Raises ValidationError for an option that is of changes alone."""
+        found = self.flag("changelog")
+        for name in sorted(_CHANGES & self.given.keys()):
+            if not found and name != "changelog":
+                raise ValidationError(f"the option {name!r} needs 'changelog'")
+        return found
+
+    def names(self, name: str) -> tuple[str, ...] | None:
+        """The names with commas that an option has; None where it was not given."""
+        text = self.given.get(name)
+        return None if text is None else tuple(n.strip() for n in text.split(","))
 
     @property
     def identifier(self) -> Identifier:

@@ -1,4 +1,4 @@
-"""The rows of scan tasks as Spark takes them, read by the engine's reader in a Spark task."""
+"""The rows of scan tasks, and of commits, as Spark takes them, read by the engine's reader in a Spark task."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
 from icecore.engine.data.arrow.row_filter import filter_batches, filter_columns
 from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.read.rows_of_commits import CommitFiles, CommitRows
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.spark.spark_types import schema_to_spark
@@ -64,3 +65,20 @@ class RowReader:
             )
             for batch in filter_batches(batches, task.residual, self.schema):
                 yield shown_batch(narrow(batch, wanted), self.projection, shown)
+
+
+@frozen
+class ChangeReader:
+    """The same of what commits changed."""
+
+    rows: CommitRows
+
+    def batches(self, commits: Sequence[CommitFiles]) -> Iterator[pa.RecordBatch]:
+        """The rows that the commits deleted and inserted, with the columns of a changelog."""
+        projection = self.rows.projection
+        shown = spark_arrow_schema(schema_to_spark(projection))
+        try:
+            for batch in self.rows.batches(commits):
+                yield shown_batch(batch, projection, shown)
+        finally:
+            forget_archives()

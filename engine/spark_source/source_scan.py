@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from attrs import evolve, frozen
 
@@ -11,10 +12,14 @@ from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.errors import NoSuchTableError, ValidationError
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.scan.changelog import IncrementalChangelogScan
 from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.spark_source.source_options import SourceOptions
+from icecore.engine.spec.reserved import CHANGELOG, with_columns
+from icecore.engine.spec.schema import Schema
 from icecore.engine.table.table import Table
 
+_OF_CHANGELOG = frozenset(f.name for f in CHANGELOG)
 _MOMENTS = ("snapshot-id", "ref", "as-of", "start-snapshot-id")
 
 
@@ -53,7 +58,7 @@ def shown_scan(table: Table, options: SourceOptions) -> DataScan:
 
     A stream that goes on from its checkpoint may have been told of a start that is gone by now.
     """
-    if options.text("start-snapshot-id") is None:
+    if not options.is_changelog and options.text("start-snapshot-id") is None:
         return scan_of(table, options, options.columns)
     scan = table.scan(selected_fields=options.columns, ref=options.text("branch"))
     end = options.whole_number("end-snapshot-id")
@@ -94,6 +99,50 @@ def scan_of(table: Table, options: SourceOptions, selected: Sequence[str] = ("*"
         as_of=int(as_of) if as_of is not None and as_of.strip().lstrip("-").isdigit() else as_of,
     )
     return _pinned(scan, table, row_filter, selected, pin)
+
+
+def shown_columns(scan: DataScan, options: SourceOptions) -> Schema:
+    """The columns of a read: those of its scan and, where changes are asked for, of a changelog."""
+    return with_columns(scan.projection, *CHANGELOG) if options.is_changelog else scan.projection
+
+
+def changelog_of(
+    table: Table, options: SourceOptions, selected: Sequence[str], pin: Pin | None
+) -> IncrementalChangelogScan:
+    """The changes that the options ask for, up to the pinned snapshot where there is a pin.
+
+    Raises ValidationError where the options choose one snapshot, and what `incremental_changelog_scan` raises.
+    """
+    for name in ("snapshot-id", "ref", "as-of"):
+        if options.text(name) is not None:
+            raise ValidationError(f"a changelog is of what came between two snapshots: it takes no {name!r}")
+    end = options.whole_number("end-snapshot-id") if pin is None else pin.snapshot_id
+    scan = changes_of(
+        table,
+        options,
+        from_snapshot_id_exclusive=options.whole_number("start-snapshot-id"),
+        to_snapshot_id_inclusive=end,
+    )
+    # A table without snapshots had no changes.
+    scan = scan if pin is None or end is not None else evolve(scan, snapshots=())
+    return with_columns_of(scan, scan.schema if pin is None else table.metadata.schema_by_id(pin.schema_id), selected)
+
+
+def changes_of(table: Table, options: SourceOptions, **between: Any) -> IncrementalChangelogScan:
+    """The changes between two snapshots, as the options have them. Raises what `incremental_changelog_scan` raises."""
+    return table.incremental_changelog_scan(
+        options.text("filter"),
+        compute_updates=options.flag("compute-updates"),
+        identifier_columns=options.names("identifier-columns"),
+        **between,
+    )
+
+
+def with_columns_of(
+    scan: IncrementalChangelogScan, schema: Schema, selected: Sequence[str]
+) -> IncrementalChangelogScan:
+    """The changelog by columns of a schema of the table's. Raises ValidationError for unknown ones."""
+    return evolve(scan, schema=schema, selected_fields=tuple(n for n in selected if n not in _OF_CHANGELOG))
 
 
 def _pinned(scan: DataScan, table: Table, row_filter: str | None, selected: Sequence[str], pin: Pin | None) -> DataScan:

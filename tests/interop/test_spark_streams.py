@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,34 @@ def test_changes_that_are_no_appends_end_a_stream(
     skipping = {"streaming_skip_overwrite_snapshots": "true"}
     run(reading(spark, warehouse, **skipping), warehouse, tmp_path / "d")
     assert ids(sink) == list(range(6))
+
+
+def test_a_stream_of_changes_gives_the_rows_that_are_left(
+    spark: Any, warehouse: Path, tmp_path: Path, source: icecore.Table, catalog: icecore.Catalog
+) -> None:
+    """A changelog as a stream, in two runs: whatever kinds of commits there are, in micro-batches of a file each."""
+    kinds = [("_change_type", pa.string()), ("_change_ordinal", pa.int32()), ("_commit_snapshot_id", pa.int64())]
+    sink = catalog.create_table("ns.sink", pa.schema([*COLUMNS, *kinds]))
+    options = {"changelog": "true", "max_files_per_micro_batch": 1}
+    source.delete("id = 0")
+    run(reading(spark, warehouse, **options), warehouse, tmp_path / "c")
+    append(source, 0)
+    source.upsert([{"id": 3, "name": "three"}], ["id"])
+    source.rewrite_data_files(options={"rewrite-all": "true"})
+    source.delete("id > 4")
+    run(reading(spark, warehouse, **options), warehouse, tmp_path / "c")
+    left: list[tuple[Any, ...]] = []
+    commits = sink.refresh().snapshots()
+    for batch in commits:
+        changes = sink.incremental_append_scan(
+            from_snapshot_id_inclusive=batch.snapshot_id, to_snapshot_id_inclusive=batch.snapshot_id
+        )
+        for row in sorted(changes.to_arrow().to_pylist(), key=itemgetter("_change_type")):
+            act = left.append if row["_change_type"] == "INSERT" else left.remove
+            act((row["id"], row["name"]))
+    assert sorted(left) == sorted(map(tuple, (r.values() for r in source.refresh().scan().to_arrow().to_pylist())))
+    # Three appends, a delete, an append, an upsert and a delete: of the rewrite there is nothing to tell.
+    assert len(commits) == 7
 
 
 def test_a_commit_that_is_killed_once_it_is_made(

@@ -23,6 +23,7 @@ from icecore.engine.data.read.changed_file_rows import (
 )
 from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.data.read.row_diff import RowDiff
+from icecore.engine.data.read.rows_of_commits import CommitFiles, CommitRows
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.formats.arrays import Longs
@@ -51,78 +52,59 @@ _LABELS = (
 _Pieces = list[tuple[int, int, FileScanTask | None, FileScanTask | None]]
 
 
-@frozen
-class CommitFiles:
-    """The files of a commit: gone ones, new ones, and those whose deletes changed, before and after."""
-
-    ordinal: int
-    snapshot_id: int
-    gone: tuple[FileScanTask, ...]
-    come: tuple[FileScanTask, ...]
-    changed: tuple[tuple[FileScanTask, FileScanTask], ...]
-
-    @property
-    def must_be_compared(self) -> bool:
-        """Whether rows may have been carried over, or live on in the same file."""
-        return bool(self.changed) or bool(self.gone and self.come)
-
-    @property
-    def pieces(self) -> _Pieces:
-        """The files one by one, as they were and as they are."""
-        pairs: list[tuple[FileScanTask | None, FileScanTask | None]]
-        pairs = [(old.slim(), new.slim()) for old, new in self.changed]
-        pairs += [(t.slim(), None) for t in self.gone] + [(None, t.slim()) for t in self.come]
-        return [(self.ordinal, self.snapshot_id, *pair) for pair in pairs]
-
-
 def changes_to_spark(
     session: SparkSession,
     commits: Sequence[CommitFiles],
     *,
-    reader: ChangedRowsReader,
-    projection: Schema,
+    rows: CommitRows,
     metadata: TableMetadata,
     filter: Expression,
-    compute_updates: bool,
-    identifiers: Sequence[str],
 ) -> DataFrame:
-    """The changed rows of the commits that the filter selects; `projection` ends with the changelog's columns.
+    """The changed rows of the commits that the filter selects, with the columns of `rows`.
 
-    With `compute_updates` rows of the same identifiers, without any of the same row id, are two forms of one. Spark
-    reports what fails while reading, and rows that can't be told apart by their identifiers, in exceptions of its own.
+    Spark reports what fails while reading, and rows that can't be told apart by their identifiers, in exceptions of its
+    own.
     """
-    shown = Schema(projection.fields[: -len(CHANGELOG)], projection.schema_id)
     frames = []
     for c in commits:
         for change_type, tasks in ((DELETE, c.gone), (INSERT, c.come)):
             if tasks and not c.must_be_compared:
                 frame = read_tasks(
-                    session, tasks, projection=shown, metadata=metadata, storage=reader.storage, filter=filter
+                    session,
+                    tasks,
+                    projection=rows.selected,
+                    metadata=metadata,
+                    storage=rows.reader.storage,
+                    filter=filter,
                 )
                 labels = zip(CHANGELOG, (change_type, c.ordinal, c.snapshot_id), strict=True)
                 named = [F.lit(v).cast(shown_type(f.field_type)).alias(f.name) for f, v in labels]
                 frames.append(frame.select("*", *named))
-    compared = [p for c in commits if c.must_be_compared for p in c.pieces]
+    compared = [p for c in commits if c.must_be_compared for p in _pieces(c)]
     if compared:
-        comparison = _Comparison(reader, shown, tuple(identifiers), compute_updates)
-        frames.append(comparison.frame(session, compared))
+        frames.append(_Comparison(rows).frame(session, compared))
     if not frames:
-        return session.createDataFrame([], schema_to_spark(projection))
+        return session.createDataFrame([], schema_to_spark(rows.projection))
     return reduce(lambda a, b: a.union(b), frames)
+
+
+def _pieces(commit: CommitFiles) -> _Pieces:
+    """The files one by one, as they were and as they are."""
+    pairs: list[tuple[FileScanTask | None, FileScanTask | None]]
+    slim = commit.slim()
+    pairs = [*slim.changed, *((t, None) for t in slim.gone), *((None, t) for t in slim.come)]
+    return [(commit.ordinal, commit.snapshot_id, *pair) for pair in pairs]
 
 
 @frozen
 class _Comparison:
-    reader: ChangedRowsReader
-    shown: Schema
-    identifiers: tuple[str, ...]
-    compute_updates: bool
+    rows: CommitRows
 
     @property
     def fields(self) -> tuple[NestedField, ...]:
         """All columns of the table, the row id, and what else is asked for."""
-        own = {f.field_id: f for f in (*self.reader.schema.fields, ROW_ID)}
-        extra = [f for f in self.shown.fields if f.field_id not in own]
+        own = {f.field_id: f for f in (*self.rows.reader.schema.fields, ROW_ID)}
+        extra = [f for f in self.rows.selected.fields if f.field_id not in own]
         return (*own.values(), *extra)
 
     @property
@@ -133,11 +115,11 @@ class _Comparison:
     def frame(self, session: SparkSession, pieces: _Pieces) -> DataFrame:
         columns = self.columns
         struct = T.StructType([*(c.spark_field(with_ids=False) for c in columns), *_LABELS])
-        made = mapped(session, chunked(session, pieces, per_chunk=1), _reading(self.reader, columns), struct)
+        made = mapped(session, chunked(session, pieces, per_chunk=1), _reading(self.rows.reader, columns), struct)
         rows = sum(t.file.record_count for p in pieces for t in p[2:] if t is not None)
         tasks = max(1, min(_MOST_TASKS, -(-rows // _ROWS_PER_TASK)))
         names = tuple(c.field.name for c in columns)
-        values = tuple(f.name for f in self.reader.schema.fields if f.name in names)
+        values = tuple(f.name for f in self.rows.reader.schema.fields if f.name in names)
 
         def changes(batches: Batches) -> Batches:
             return _compared(batches, names, lambda diff: _as_labelled(diff.without_carried_over(values)))
@@ -145,9 +127,9 @@ class _Comparison:
         def updates(batches: Batches) -> Batches:
             return _compared(batches, names, lambda diff: _as_labelled(diff.with_updates(identifiers)))
 
-        identifiers = self.identifiers
+        identifiers = self.rows.identifier_columns
         made = made_in_tasks(made.repartition(tasks, *self.keys(columns)), changes, struct)
-        if self.compute_updates:
+        if self.rows.compute_updates:
             told_by = [c for c in columns if c.field.name in (identifiers or (ROW_ID.name,))]
             keys = [F.col(quote(c.name or "")) for c in told_by]
             made = made_in_tasks(made.repartition(tasks, F.col(_ORDINAL), *keys), updates, struct)
@@ -155,7 +137,7 @@ class _Comparison:
 
     def keys(self, columns: Sequence[ReadColumn]) -> list[Column]:
         """Columns of which equal values have equal hashes in Spark: no floats, whose zeros and NaNs have several."""
-        own = [c for c in columns if self.reader.schema.get_field(c.field.field_id) is not None]
+        own = [c for c in columns if self.rows.reader.schema.get_field(c.field.field_id) is not None]
         unsure = (*FLOATING_TYPES, MapType, VariantType)
         sure = [c for c in own if not any(isinstance(f.field_type, unsure) for f in walk((c.field,)))]
         return [F.col(_ORDINAL), *(F.col(quote(c.name or "")) for c in sure)]
@@ -163,7 +145,7 @@ class _Comparison:
     def shown_columns(self) -> list[Column]:
         by_id = {c.field.field_id: c for c in aliased_columns(self.fields)}
         out = []
-        for f in self.shown.fields:
+        for f in self.rows.selected.fields:
             column = by_id[f.field_id]
             made = F.expr(shown_sql(column, quote(column.name or ""), f))
             out.append(made.alias(f.name, metadata={"comment": f.doc} if f.doc else {}))

@@ -7,19 +7,26 @@ files whenever it is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
 from attrs import define, evolve, field, frozen
 
+from icecore.engine.common.ids import signed
+from icecore.engine.data.read.rows_of_commits import CommitFiles
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.timestamps import to_epoch_ms
 from icecore.engine.repository.ancestors import parent_id
+from icecore.engine.scan.changelog import IncrementalChangelogScan
 from icecore.engine.spark_source.source_options import SourceOptions
+from icecore.engine.spark_source.source_scan import changes_of
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation, Snapshot
 from icecore.engine.table.table import Table
+
+Piece = FileScanTask | CommitFiles
+"""What a stream reads at once: a file or, of a changelog, a commit's file, or all of them where rows are compared."""
 
 _SKIPS = {
     Operation.OVERWRITE: "streaming-skip-overwrite-snapshots",
@@ -65,6 +72,10 @@ class Limits:
     files: int | None = None
     rows: int | None = None
 
+    def have_room(self, files: int, rows: int) -> bool:
+        """Whether a micro-batch may have as many."""
+        return (self.files is None or files <= self.files) and (self.rows is None or rows <= self.rows)
+
 
 @define
 class StreamFiles:
@@ -76,7 +87,7 @@ class StreamFiles:
     table: Table
     options: SourceOptions
     last_snapshot_id: int | None = None
-    _tasks: dict[tuple[int, bool], list[FileScanTask]] = field(factory=dict)
+    _pieces: dict[tuple[int, bool], list[Piece]] = field(factory=dict)
 
     def end_here(self) -> None:
         """Keeps the stream to the snapshots that are there now."""
@@ -126,39 +137,40 @@ class StreamFiles:
     def next_offset(self, start: Offset, limits: Limits) -> Offset:
         """The offset behind as many files as there are or the limits allow.
 
-        Raises ValidationError where the stream can't go on: see `tasks_of` and `between`.
+        Raises ValidationError where the stream can't go on: see `pieces_of` and `between`.
         """
         at, files, rows = start, 0, 0
-        for here, tasks in self._from(start, self.history()):
-            for number, task in enumerate(tasks[here.files :], here.files + 1):
-                over = limits.rows is not None and rows + task.file.record_count > limits.rows
-                if files and (over or files == limits.files):
+        for here, pieces in self._from(start, self.history()):
+            for number, piece in enumerate(pieces[here.files :], here.files + 1):
+                more = _tasks(piece)
+                new_rows = sum(t.file.record_count for t in more)
+                if files and not limits.have_room(files + len(more), rows + new_rows):
                     return at
-                files, rows = files + 1, rows + task.file.record_count
-                at = evolve(here, files=number, is_done=number == len(tasks))
-            at = evolve(here, files=len(tasks), is_done=True)
+                files, rows = files + len(more), rows + new_rows
+                at = evolve(here, files=number, is_done=number == len(pieces))
+            at = evolve(here, files=len(pieces), is_done=True)
         return at
 
-    def between(self, start: Offset, end: Offset) -> list[FileScanTask]:
+    def between(self, start: Offset, end: Offset) -> list[Piece]:
         """The files after one offset, up to another. Raises ValidationError where the table lost its way to there."""
-        found: list[FileScanTask] = []
+        found: list[Piece] = []
         if start == end:
             return found
-        for here, tasks in self._from(start, self.history()):
+        for here, pieces in self._from(start, self.history()):
             if here.snapshot_id == end.snapshot_id:
-                return [*found, *tasks[here.files : end.files]]
-            found += tasks[here.files :]
+                return [*found, *pieces[here.files : end.files]]
+            found += pieces[here.files :]
         raise ValidationError(f"{self._name}: snapshot {end.snapshot_id} of the stream is not on its branch any more")
 
-    def _from(self, start: Offset, history: list[Snapshot]) -> Iterator[tuple[Offset, list[FileScanTask]]]:
+    def _from(self, start: Offset, history: list[Snapshot]) -> Iterator[tuple[Offset, list[Piece]]]:
         """Each snapshot from an offset on, with the files that it has for the stream."""
         if start.snapshot_id is not None and not start.is_done:
             snapshot = next((s for s in history if s.snapshot_id == start.snapshot_id), None)
             if snapshot is None:
                 raise self._lost(start)
-            yield start, self.tasks_of(snapshot, start.is_whole)
+            yield start, self.pieces_of(snapshot, start.is_whole)
         for s in self._after(start, history):
-            yield Offset(s.snapshot_id, is_done=False), self.tasks_of(s, False)
+            yield Offset(s.snapshot_id, is_done=False), self.pieces_of(s, False)
 
     def _after(self, start: Offset, history: list[Snapshot]) -> list[Snapshot]:
         if start.snapshot_id is None:
@@ -182,14 +194,33 @@ class StreamFiles:
             f"{self._name}: snapshot {start.snapshot_id}, where the stream goes on, was expired or is not on its branch"
         )
 
-    def tasks_of(self, snapshot: Snapshot, is_whole: bool) -> list[FileScanTask]:
-        """The files of a snapshot. Raises ValidationError for an overwrite or a delete that is not to be skipped."""
+    def pieces_of(self, snapshot: Snapshot, is_whole: bool) -> list[Piece]:
+        """The files of a snapshot.
+
+        Raises ValidationError for an overwrite or a delete that is not to be skipped and, of a changelog, where what a
+        commit changed can't be told.
+        """
         key = snapshot.snapshot_id, is_whole
-        if key not in self._tasks:
-            if len(self._tasks) >= _MOST_SNAPSHOTS:
-                self._tasks.clear()
-            self._tasks[key] = sorted(self._planned(snapshot, is_whole), key=lambda t: t.file.file_path)
-        return self._tasks[key]
+        if key not in self._pieces:
+            if len(self._pieces) >= _MOST_SNAPSHOTS:
+                self._pieces.clear()
+            planned = self._changed if self.options.is_changelog else self._planned
+            self._pieces[key] = sorted(planned(snapshot, is_whole), key=lambda p: _tasks(p)[0].file.file_path)
+        return self._pieces[key]
+
+    def _changed(self, snapshot: Snapshot, is_whole: bool) -> list[Piece]:
+        if is_whole:
+            tasks = self.table.scan(snapshot_id=snapshot.snapshot_id).plan_files()
+            commits = [CommitFiles(0, signed(snapshot.snapshot_id), come=tuple(tasks))]
+        else:
+            commits = list(self.changes_of(snapshot.snapshot_id).commits())
+        return [piece for commit in commits for piece in commit.pieces()]
+
+    def changes_of(self, snapshot_id: int) -> IncrementalChangelogScan:
+        """The changes of a snapshot, as the options have them. Raises ValidationError."""
+        return changes_of(
+            self.table, self.options, from_snapshot_id_inclusive=snapshot_id, to_snapshot_id_inclusive=snapshot_id
+        )
 
     def _planned(self, snapshot: Snapshot, is_whole: bool) -> list[FileScanTask]:
         snapshot_id, operation = snapshot.snapshot_id, snapshot.operation
@@ -213,3 +244,14 @@ class StreamFiles:
     @property
     def _name(self) -> str:
         return ".".join(self.table.name())
+
+
+def _tasks(piece: Piece) -> Sequence[FileScanTask]:
+    return piece.tasks if isinstance(piece, CommitFiles) else (piece,)
+
+
+def numbered(commits: Iterable[CommitFiles]) -> list[CommitFiles]:
+    """The commits of a micro-batch, their ordinals counted from its first one on."""
+    found = list(commits)
+    ordinals = {s: n for n, s in enumerate(dict.fromkeys(c.snapshot_id for c in found))}
+    return [evolve(c, ordinal=ordinals[c.snapshot_id]) for c in found]

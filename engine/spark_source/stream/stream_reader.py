@@ -1,4 +1,4 @@
-"""Streams of what is appended to a table, for `spark.readStream.format("icecore")`."""
+"""Streams of what is appended to a table, or of what changes in it, for `spark.readStream.format("icecore")`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from icecore.engine.catalog.catalog import Catalog, open_catalog
+from icecore.engine.data.read.rows_of_commits import CommitFiles
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.spark.pyspark_api import types as T
-from icecore.engine.spark_source.batch_reader import check_shown, combined, splitting_for
+from icecore.engine.spark_source.batch_reader import check_shown, parts_of_changes, parts_of_rows, splitting_for
 from icecore.engine.spark_source.source_options import SourceOptions
-from icecore.engine.spark_source.source_rows import RowReader
-from icecore.engine.spark_source.source_scan import table_of
-from icecore.engine.spark_source.stream.stream_files import Limits, Offset, StreamFiles
+from icecore.engine.spark_source.source_rows import ChangeReader, RowReader
+from icecore.engine.spark_source.source_scan import table_of, with_columns_of
+from icecore.engine.spark_source.stream.stream_files import Limits, Offset, StreamFiles, numbered
 from icecore.engine.spec.reserved import select
-from icecore.engine.spec.schema import Schema
 from icecore.engine.table.table import Table
 
 
@@ -70,20 +71,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The files of a micro-batch, in parts for Spark's tasks."""
         files = self._files()
-        tasks = files.between(Offset.of(start), Offset.of(end))
-        if not tasks:
+        last = Offset.of(end)
+        pieces = files.between(Offset.of(start), last)
+        if not pieces or last.snapshot_id is None:
             return []
         table = files.table
         schema = table.schema() if self._schema_id is None else table.metadata.schema_by_id(self._schema_id)
-        reader = RowReader.of(self._projection(schema), schema, table.metadata, table.scan().storage)
-        parts = combined(tasks, splitting_for(table.properties, self._options))
-        return [InputPartition((reader, tuple(t.slim() for t in p.tasks))) for p in parts]
-
-    def _projection(self, schema: Schema) -> Schema:
         chosen = self._options.columns if self._options.text("columns") else tuple(self._struct.names)
-        projection = select(schema, chosen)
-        check_shown(projection, self._struct)
-        return projection
+        splitting = splitting_for(table.properties, self._options)
+        reader: RowReader | ChangeReader
+        if self._options.is_changelog:
+            commits = numbered(p for p in pieces if isinstance(p, CommitFiles))
+            reader = ChangeReader(with_columns_of(files.changes_of(last.snapshot_id), schema, chosen).rows)
+            check_shown(reader.rows.projection, self._struct)
+            parts = parts_of_changes(commits, splitting)
+        else:
+            reader = RowReader.of(select(schema, chosen), schema, table.metadata, table.scan().storage)
+            check_shown(reader.projection, self._struct)
+            parts = parts_of_rows([p for p in pieces if isinstance(p, FileScanTask)], splitting)
+        return [InputPartition((reader, part)) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 import pytest
@@ -13,9 +13,11 @@ from attrs import evolve
 from core_tables import pyiceberg_catalog
 
 import icecore
+from icecore.engine.data.read.rows_of_commits import CommitFiles
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
 from icecore.engine.spark_source.source_options import STREAMING, SourceOptions
-from icecore.engine.spark_source.stream.stream_files import Limits, Offset, StreamFiles
+from icecore.engine.spark_source.stream.stream_files import Limits, Offset, StreamFiles, numbered
 
 
 @pytest.fixture
@@ -46,7 +48,8 @@ def batches(files: StreamFiles, start: Offset, limits: Limits) -> list[list[int]
     offsets = [start]
     while (at := files.next_offset(offsets[-1], limits)) != offsets[-1]:
         offsets.append(Offset.of(at.to_dict()))
-    return [[t.file.record_count for t in files.between(a, b)] for a, b in pairwise(offsets)]
+    pieces = [[p for p in files.between(a, b) if isinstance(p, FileScanTask)] for a, b in pairwise(offsets)]
+    return [[p.file.record_count for p in batch] for batch in pieces]
 
 
 @pytest.mark.parametrize(
@@ -64,6 +67,27 @@ def test_limits_cut_micro_batches(table: icecore.Table, limits: Limits, expected
     """Each file comes once; one that is larger than the limit comes alone."""
     files = stream(table)
     assert batches(files, files.first_offset(), limits) == expected
+
+
+def test_a_changelog_has_commits_whole_where_rows_are_compared(table: icecore.Table) -> None:
+    """Files that only came, or only went, come one by one; a limit of files counts those of a commit."""
+    table.delete("p = 0 AND id < 30")
+    table.overwrite([{"id": 99, "p": 1}], "p = 1 AND id > 30")
+    table.rewrite_data_files(options={"rewrite-all": "true"})
+    files = stream(table, changelog="true")
+    offsets = [files.first_offset()]
+    while (at := files.next_offset(offsets[-1], Limits(files=2))) != offsets[-1]:
+        offsets.append(Offset.of(at.to_dict()))
+    found = [
+        [(c.ordinal, len(c.gone), len(c.come)) for c in numbered(p for p in files.between(a, b) if is_commit(p))]
+        for a, b in pairwise(offsets)
+    ]
+    assert found[:3] == [[(0, 0, 1), (0, 0, 1)]] * 3
+    assert found[3:] == [[(0, 1, 0), (0, 1, 0)], [(0, 1, 2)]]
+
+
+def is_commit(piece: FileScanTask | CommitFiles) -> TypeGuard[CommitFiles]:
+    return isinstance(piece, CommitFiles)
 
 
 def test_where_a_stream_begins(table: icecore.Table) -> None:
