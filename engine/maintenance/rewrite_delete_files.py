@@ -169,7 +169,10 @@ def sharing_deletes(tasks: Sequence[FileScanTask], metadata: TableMetadata) -> l
 
     for i, task in enumerate(tasks):
         keys: list[object] = [(d.file_path, d.content_offset) for d in _position_deletes(task)]
-        for key in (*keys, *(((task.file.spec_id, task.file.partition),) if shares_partition else ())):
+        if shares_partition:
+            spec = metadata.spec_by_id(task.file.spec_id)
+            keys.append((spec.spec_id, spec.key(task.file.partition, metadata.all_fields)))
+        for key in keys:
             parents[root(i)] = root(first.setdefault(key, i))
     groups: dict[int, list[FileScanTask]] = defaultdict(list)
     for i, task in enumerate(tasks):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from icecore.engine.data.arrow.row_filter import filter_columns, keep_rows
 from icecore.engine.data.read.read_tasks import DeleteCache, read_task
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_deletion_vectors
-from icecore.engine.data.write.position_delete_writer import write_position_deletes
+from icecore.engine.data.write.position_delete_writer import by_partition, write_position_deletes
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.properties.table_properties import DELETE_GRANULARITY, DELETE_MODE, KnownProperty
@@ -83,12 +82,13 @@ def write_deletes(
         merged = {t.file.file_path: _merged(t, positions, storage, deletes) for t, positions in selected}
         return write_deletion_vectors(storage, locations.new(f"{uuid.uuid4()}-deletes.puffin"), merged)
     out: list[ContentFile] = []
-    for (spec_id, partition), group in _by_partition(selected).items():
+    files = ((task.file, positions) for task, positions in selected)
+    for spec, partition, group in by_partition(files, metadata.specs, metadata.all_fields):
         out += write_position_deletes(
             storage,
             locations,
             group,
-            spec=metadata.spec_by_id(spec_id),
+            spec=spec,
             partition=partition,
             schema=metadata.all_fields,
             properties=metadata.properties,
@@ -102,12 +102,3 @@ def write_deletes(
 def _merged(task: FileScanTask, positions: Positions, storage: Storage, deletes: DeleteCache) -> DeletedRows:
     before = deletes.deleted_positions(storage, task.file.file_path, task.delete_files)
     return DeletedRows(np.union1d(before, positions), task.file.spec_id, task.file.partition)
-
-
-def _by_partition(
-    selected: Sequence[tuple[FileScanTask, Positions]],
-) -> Mapping[tuple[int, tuple[object, ...]], dict[str, Positions]]:
-    groups: dict[tuple[int, tuple[object, ...]], dict[str, Positions]] = defaultdict(dict)
-    for task, positions in selected:
-        groups[task.file.spec_id, task.file.partition][task.file.file_path] = positions
-    return groups

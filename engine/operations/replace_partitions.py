@@ -25,7 +25,6 @@ from icecore.engine.operations.conflict_validation import Check, CommitBase, Iso
 from icecore.engine.operations.copy_on_write import LiveRows
 from icecore.engine.operations.file_effects import FileEffects, discarding_on_error, produce
 from icecore.engine.operations.merge_on_read import merges_on_read
-from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
@@ -88,11 +87,11 @@ class _Replaced:
         if any(f.spec_id != spec.spec_id for f in files):
             raise ValidationError("the files that replace partitions must be of one partition spec")
         spec.check(metadata.schema())
-        return cls(spec, fields, {partition_key(spec, fields, f.partition): f.partition for f in files})
+        return cls(spec, fields, {spec.key(f.partition, fields): f.partition for f in files})
 
     def has(self, partition: tuple[Any, ...]) -> bool:
         """Whether a partition of the spec goes."""
-        return partition_key(self.spec, self.fields, partition) in self.partitions
+        return self.spec.key(partition, self.fields) in self.partitions
 
 
 def _check_unchanged(at: PlanContext, base: CommitBase, branch: str, replaced: _Replaced) -> None:
@@ -116,14 +115,6 @@ def _take_partitions(at: PlanContext, snapshot: Snapshot | None, effects: FileEf
                 rows = LiveRows(task, metadata, at.storage, deletes)
                 effects.take_chosen(rows, lambda some: _rows_in(some, metadata, replaced))
         effects.write(at, deletes)
-
-
-def partition_key(spec: PartitionSpec, fields: Schema, partition: tuple[Any, ...]) -> Key:
-    """A key that is equal for equal partitions: the bytes of the values, because NaN is not equal to itself (SP5)."""
-    return tuple(
-        None if v is None else single_value.partition_to_bytes(f.result_type(fields), v)
-        for f, v in zip(spec.fields, partition, strict=True)
-    )
 
 
 def _may_hold(metadata: TableMetadata, replaced: _Replaced) -> Expression:

@@ -24,7 +24,6 @@ from icecore.engine.expression.nodes import TRUE
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.conflict_validation import Check, CommitBase
 from icecore.engine.operations.file_effects import FileEffects, produce
-from icecore.engine.operations.replace_partitions import partition_key
 from icecore.engine.operations.reusable_files import ReusableFiles, task_key
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
@@ -206,7 +205,7 @@ def _are_together(metadata: TableMetadata, one: ContentFile, other: ContentFile,
     if one.spec_id != other.spec_id:
         return False
     spec, fields = metadata.spec_by_id(one.spec_id), metadata.all_fields
-    a, b = partition_key(spec, fields, one.partition), partition_key(spec, fields, other.partition)
+    a, b = spec.key(one.partition, fields), spec.key(other.partition, fields)
     return may_be_same(a, b, losable.get(spec.spec_id, (False,) * len(spec.fields)))
 
 

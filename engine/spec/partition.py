@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 
 from icecore.engine.common.json_reader import get, get_list, unknown
 from icecore.engine.errors import ValidationError
+from icecore.engine.spec import single_value
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import (
     Transform,
@@ -114,6 +115,13 @@ class PartitionSpec:
         """The folder of a partition, `a=1/b=x`; empty where unpartitioned."""
         return "/".join(
             path_segment(f.name, human_string(f.transform, f.result_type(schema), value))
+            for f, value in zip(self.fields, partition, strict=True)
+        )
+
+    def key(self, partition: Sequence[Any], schema: Schema) -> tuple[bytes | None, ...]:
+        """A key that equal partitions share (SP5): bytes, as Python takes NaN for unequal to itself, 0.0 for -0.0."""
+        return tuple(
+            None if value is None else single_value.partition_to_bytes(f.result_type(schema), value)
             for f, value in zip(self.fields, partition, strict=True)
         )
 

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark
 
 from core_tables import pyiceberg_catalog  # noqa: E402
-from spark_change_tables import files_of, lineage_of, make, rows_of  # noqa: E402
+from spark_change_tables import files_of, lineage_of, make, row, rows_of  # noqa: E402
 
 import icecore  # noqa: E402
 from icecore.engine.errors import MissingFileError, ValidationError  # noqa: E402
@@ -71,6 +71,19 @@ def test_deletes_are_merged_as_the_engine_merges_them(
     if not upgrade:
         peer = pyiceberg_catalog(warehouse).load_table("ns.t").scan().to_arrow()
         assert {r["id"] for r in peer.to_pylist()} == set(before)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_deletes_of_both_zeros_are_of_two_partitions(catalog: icecore.Catalog, version: int) -> None:
+    """As by the engine: 0.0 and -0.0 are equal to Python, and two partitions (SP5)."""
+    table = make(catalog, version, "merge-on-read", partition_spec=["x"])
+    for start in (50, 60, 70):
+        table.append([{**row(start + i), "x": x} for i, x in enumerate((-0.0, -0.0, -0.0, 0.0, 0.0, 0.0))])
+    for gone in ("50, 53, 60, 63, 70, 73", "51, 54, 61, 64, 71, 74"):
+        table.spark.delete(f"id IN ({gone})")
+    table.spark.rewrite_position_delete_files()
+    assert set(rows_of(table)) == {*range(30), *(start + i for start in (50, 60, 70) for i in (2, 5))}
+    assert catalog.verify(deep=True).ok
 
 
 def test_in_parts_and_dry(catalog: icecore.Catalog) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ from icecore.engine.spec.types import DoubleType, FloatType, LongType, NestedFie
 from icecore.engine.storage.file_io import Storage
 
 Granularity = Literal["file", "partition"]
+Deleted = TypeVar("Deleted")
 DeletedPositions = pyroaring.BitMap64 | Positions | Iterable[int]
 
 POSITION_DELETE_SCHEMA = Schema(
@@ -43,6 +44,18 @@ POSITION_DELETE_SCHEMA = Schema(
 )
 POSITION_DELETE_ARROW = schema_to_arrow(POSITION_DELETE_SCHEMA)
 _ROWS_AT_ONCE = 256 * 1024
+
+
+def by_partition(
+    files: Iterable[tuple[ContentFile, Deleted]], specs: Mapping[int, PartitionSpec], schema: Schema
+) -> Iterator[tuple[PartitionSpec, tuple[Any, ...], dict[str, Deleted]]]:
+    """The deleted rows of data files, by their path, partition by partition. `schema` is the table's."""
+    groups: dict[object, tuple[PartitionSpec, tuple[Any, ...], dict[str, Deleted]]] = {}
+    for f, deleted in files:
+        spec = specs[f.spec_id]
+        group = groups.setdefault((f.spec_id, spec.key(f.partition, schema)), (spec, f.partition, {}))
+        group[2][f.file_path] = deleted
+    yield from groups.values()
 
 
 def write_position_deletes(

@@ -24,7 +24,6 @@ from icecore.engine.data.write.row_ranges import partition_order, sorted_rows
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.properties.table_properties import MIB
-from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -97,18 +96,13 @@ class _Writers:
         self.locations = locations
         self.file_prefix = file_prefix
         self.mark = schema_mark(kind.schema)
-        self.types = [f.result_type(kind.schema) for f in spec.fields]
         self.begun: list[str] = []
         self.finished: list[ContentFile] = []
         self.held_bytes = 0
         self.open: OrderedDict[tuple[bytes | None, ...], RollingWriter] = OrderedDict()
 
     def add(self, partition: tuple[Any, ...], rows: pa.Table) -> None:
-        # By bytes, because NaN is not equal to itself and -0.0 is a partition of its own (SP5).
-        key = tuple(
-            None if v is None else single_value.partition_to_bytes(t, v)
-            for t, v in zip(self.types, partition, strict=True)
-        )
+        key = self.spec.key(partition, self.kind.schema)
         writer = self.open.get(key)
         if writer is None:
             writer = self.open[key] = RollingWriter(self.kind, partition, lambda: self.next_location(partition))

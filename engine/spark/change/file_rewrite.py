@@ -7,7 +7,7 @@ Spec: Row-level Deletes (D1 to D3), Row Lineage (RL6).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from icecore.engine.data.read.read_tasks import read_task
 from icecore.engine.data.read.table_columns import Identification
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_deletion_vectors
-from icecore.engine.data.write.position_delete_writer import write_position_deletes
+from icecore.engine.data.write.position_delete_writer import by_partition, write_position_deletes
 from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.properties.data_locations import DataLocations
@@ -34,7 +34,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.storage.file_io import Storage
 
-Partition: TypeAlias = tuple[int, tuple[Any, ...]]
+Found: TypeAlias = list[tuple[ContentFile, BitMap64]]
 
 
 @frozen
@@ -170,7 +170,7 @@ class _Deletes:
     def write(self, files: Iterable[TouchedFile]) -> WrittenRows:
         """Files without any row left go as a whole."""
         is_vector = self.rewrite.format_version >= 3
-        groups: dict[Partition, dict[str, BitMap64]] = {}
+        found: Found = []
         for file in files:
             self.counts.add(file)
             data = file.task.file
@@ -180,39 +180,35 @@ class _Deletes:
                 self.counts.gone.append(data.file_path)
                 continue
             self.counts.marked.append(data.file_path)
-            group = groups.setdefault((data.spec_id, data.partition), {})
             # A vector takes in all that was deleted before (D2).
-            group[data.file_path] = bitmap_of(merged if is_vector else file.positions)
-        return self.counts.written(self.vectors(groups) if is_vector else self.position_files(groups))
+            found.append((data, bitmap_of(merged if is_vector else file.positions)))
+        return self.counts.written(self.vectors(found) if is_vector else self.position_files(found))
 
     def merge(self, tasks: Iterable[FileScanTask]) -> list[ContentFile]:
         """Writes what is deleted already, in one place for each file."""
-        groups: dict[Partition, dict[str, BitMap64]] = {}
+        found: Found = []
         for task in tasks:
             data = task.file
-            found = self.cache.deleted_positions(self.rewrite.storage, data.file_path, task.delete_files)
-            if len(found):
-                groups.setdefault((data.spec_id, data.partition), {})[data.file_path] = bitmap_of(found)
-        return self.vectors(groups) if self.rewrite.format_version >= 3 else self.position_files(groups)
+            positions = self.cache.deleted_positions(self.rewrite.storage, data.file_path, task.delete_files)
+            if len(positions):
+                found.append((data, bitmap_of(positions)))
+        return self.vectors(found) if self.rewrite.format_version >= 3 else self.position_files(found)
 
-    def vectors(self, groups: Mapping[Partition, Mapping[str, BitMap64]]) -> list[ContentFile]:
-        deletes = {
-            path: DeletedRows(positions, spec_id, partition)
-            for (spec_id, partition), group in groups.items()
-            for path, positions in group.items()
-        }
+    def vectors(self, found: Found) -> list[ContentFile]:
+        deletes = {f.file_path: DeletedRows(positions, f.spec_id, f.partition) for f, positions in found}
         location = self.rewrite.locations.new(f"{self.rewrite.file_prefix}-{self.name}-deletes.puffin")
         return write_deletion_vectors(self.rewrite.storage, location, deletes)
 
-    def position_files(self, groups: Mapping[Partition, Mapping[str, BitMap64]]) -> list[ContentFile]:
+    def position_files(self, found: Found) -> list[ContentFile]:
         rewrite = self.rewrite
         out: list[ContentFile] = []
-        for number, ((spec_id, partition), group) in enumerate(groups.items()):
+        groups = by_partition(found, rewrite.specs, rewrite.all_fields)
+        for number, (spec, partition, group) in enumerate(groups):
             out += write_position_deletes(
                 rewrite.storage,
                 rewrite.locations,
                 group,
-                spec=rewrite.specs[spec_id],
+                spec=spec,
                 partition=partition,
                 schema=rewrite.all_fields,
                 properties=rewrite.properties,
