@@ -102,3 +102,25 @@ def test_fields_whose_names_differ_in_case_alone_are_told_apart(spark: Any, name
     table.spark.update({"st.A": "'z'"}, "id = 2")
     found = {row["id"]: row["st"] for row in table.refresh().scan().to_arrow().to_pylist()}
     assert found == {1: {"a": None, "A": None, "x": 9}, 2: {"a": 1, "A": "z", "x": 9}}
+
+
+def test_a_field_is_told_from_a_column_whose_name_has_dots(spark: Any, named_lake: icecore.Catalog) -> None:
+    """SQL says which one it means; in text a column's own name goes first, then the way that leads somewhere."""
+    outer = StructType((NestedField(4, "b", LongType()), NestedField(5, "c.d", LongType())))
+    dotted = StructType((NestedField(7, "e", LongType()),))
+    fields = (NestedField(2, "a.b", LongType()), NestedField(3, "a", outer), NestedField(6, "a.c", dotted))
+    table = named_lake.create_table("ns.dots", Schema((NestedField(1, "id", LongType()), *fields)), format_version=3)
+    table.append([{"id": 1, "a.b": 1, "a": {"b": 2, "c.d": 3}, "a.c": {"e": 4}}])
+
+    def found() -> list[Any]:
+        [row] = table.refresh().scan().to_arrow().to_pylist()
+        return [row["a.b"], *row["a"].values(), *row["a.c"].values()]
+
+    spark.sql("UPDATE lake.ns.dots SET a.b = 20, `a.c`.e = 40")
+    assert found() == [1, 20, 3, 40]
+    source = "(SELECT 1L AS id)"
+    matched = "WHEN MATCHED THEN UPDATE SET `a.b` = 10, t.a.b = 21, a.`c.d` = 30"
+    spark.sql(f"MERGE INTO lake.ns.dots t USING {source} s ON t.id = s.id {matched}")
+    assert found() == [10, 21, 30, 40]
+    table.refresh().spark.update({"a.b": "11L", "a.c.d": "31L", "a.c.e": "41L"})
+    assert found() == [11, 21, 31, 41]

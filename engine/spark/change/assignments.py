@@ -25,6 +25,9 @@ from icecore.engine.spec.types import (
 Value: TypeAlias = str | Column | Any
 """SQL text, a Column, or a constant that is no text."""
 
+Values: TypeAlias = Mapping[str, Value] | Mapping[tuple[str, ...], Value]
+"""Values by names of columns, with dots of fields inside of structs, or by the names on the way to them."""
+
 
 def as_column(value: Value) -> Column:
     """The Column of a value."""
@@ -40,8 +43,8 @@ class Assignments:
     by_column: Mapping[str, tuple[tuple[tuple[str, ...], Column], ...]]
 
     @classmethod
-    def of(cls, values: Mapping[str, Value], schema: Schema, *, case_sensitive: bool) -> Assignments:
-        """The assignments of values by the names of columns, with dots of fields inside of structs.
+    def of(cls, values: Values, schema: Schema, *, case_sensitive: bool) -> Assignments:
+        """The assignments of values to a table's columns.
 
         Raises ValidationError for an unknown name, or one whose column gets a value twice.
         """
@@ -49,7 +52,10 @@ class Assignments:
             raise ValidationError("values are given by the names of columns, found none")
         found: dict[str, list[tuple[tuple[str, ...], Column]]] = {}
         for name, value in values.items():
-            root, *inner = _path(name, schema.fields, case_sensitive, name)
+            found_path = _path((name,) if isinstance(name, str) else name, schema.fields, case_sensitive)
+            if found_path is None:
+                raise ValidationError(f"no column {name!r} in the table")
+            root, *inner = found_path
             others = found.setdefault(root, [])
             if any(path[: len(inner)] == tuple(inner)[: len(path)] for path, _ in others):
                 raise ValidationError(f"column {name!r} gets a value twice")
@@ -99,14 +105,20 @@ def _fields(struct: StructType, value: Column) -> list[Column]:
     return [value.getField(name) for name in names]
 
 
-def _path(name: str, fields: Sequence[NestedField], case_sensitive: bool, whole: str) -> list[str]:
-    """The names on the way to a column, as the schema writes them."""
+def _path(names: Sequence[str], fields: Sequence[NestedField], case_sensitive: bool) -> list[str] | None:
+    """The names on the way to a column, as the schema writes them; None where there is none.
+
+    The last name is the field's own, else one with dots of the way to it.
+    """
     known = KnownNames((f.name for f in fields), case_sensitive=case_sensitive)
-    found = known.find(name)
-    if found is not None:
+    first, *others = names
+    if not others and (found := known.find(first)) is not None:
         return [found]
-    for end in (i for i, c in enumerate(name) if c == "."):
-        place = known.place(name[:end])
+    ways = [(first, others)] if others else [(first[:i], [first[i + 1 :]]) for i, c in enumerate(first) if c == "."]
+    for head, rest in ways:
+        place = known.place(head)
         if place is not None and isinstance(struct := fields[place].field_type, StructType):
-            return [fields[place].name, *_path(name[end + 1 :], struct.fields, case_sensitive, whole)]
-    raise ValidationError(f"no column {whole!r} in the table")
+            inner = _path(rest, struct.fields, case_sensitive)
+            if inner is not None:
+                return [fields[place].name, *inner]
+    return None

@@ -10,7 +10,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.spark.change.assignments import Assignments, Value
+from icecore.engine.spark.change.assignments import Assignments, Values
 from icecore.engine.spark.change.own_names import own_names
 from icecore.engine.spark.pyspark_api import Column
 from icecore.engine.spark.pyspark_api import functions as F
@@ -42,7 +42,7 @@ class MergeClause:
     when: When
     then: Then
     condition: str | Column | None = None
-    values: Mapping[str, Value] | None = field(default=None, repr=False)
+    values: Values | None = field(default=None, repr=False)
 
     def assignments(self, names: MergeNames) -> Assignments:
         """The values of columns. Raises ValidationError where columns are unknown, or would lose nanoseconds."""

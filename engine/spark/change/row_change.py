@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from attrs import frozen
 
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import TRUE, Expression
-from icecore.engine.spark.change.assignments import Assignments, Value
+from icecore.engine.spark.change.assignments import Assignments, Values
 from icecore.engine.spark.change.changed_rows import (
     computed_once,
     conformed,
@@ -55,7 +55,7 @@ class RowChange:
         written = write_positions(positions, target, self._rewrite())
         return written + WrittenRows(gone=whole)
 
-    def update(self, values: Mapping[str, Value]) -> WrittenRows:
+    def update(self, values: Values) -> WrittenRows:
         """Gives columns of the rows new values. Raises ValidationError where these don't fit, StorageError."""
         target, schema = self._target(self.tasks), self.metadata.schema()
         selected = self._selected(target)

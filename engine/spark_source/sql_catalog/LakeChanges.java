@@ -74,7 +74,7 @@ public class LakeChanges {
     return new Object[] {"delete", column(where, null), filter(where), options};
   }
 
-  /** Names of columns and their values, then what a delete has. */
+  /** The paths of columns and their values, then what a delete has. */
   private Object[] update(UpdateTable plan) {
     Expression where = plan.condition().isDefined() ? (Expression) plan.condition().get() : Literal.TrueLiteral();
     where = condition(where);
@@ -138,17 +138,23 @@ public class LakeChanges {
     Object[] values = new Object[names.length];
     for (int i = 0; i < names.length; i++) {
       Assignment a = (Assignment) assignments.apply(i);
-      names[i] = name(a.key());
+      ArrayList path = new ArrayList();
+      addPath(a.key(), path);
+      names[i] = path.toArray();
       values[i] = column(a.value(), target);
     }
     return new Object[][] {names, values};
   }
 
-  private static String name(Expression key) {
-    if (key instanceof AttributeReference) return ((AttributeReference) key).name();
+  /** The names on the way to a column, or to a field of structs. */
+  private static void addPath(Expression key, ArrayList path) {
+    if (key instanceof AttributeReference) {
+      path.add(((AttributeReference) key).name());
+      return;
+    }
     if (!(key instanceof GetStructField)) throw new UnsupportedOperationException(key + " can't be set");
-    StructType struct = (StructType) child(key, 0).dataType();
-    return name(child(key, 0)) + "." + struct.fields()[((GetStructField) key).ordinal()].name();
+    addPath(child(key, 0), path);
+    path.add(((StructType) child(key, 0).dataType()).fields()[((GetStructField) key).ordinal()].name());
   }
 
   private Object column(Expression e, AttributeSet target) {

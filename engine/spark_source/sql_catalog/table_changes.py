@@ -45,8 +45,8 @@ def change_table(session: SparkSession, table: Table, change: Sequence[Any]) -> 
             table.delete("true", **_options(options))
         case ["delete", condition, text, options]:
             by_spark.delete(_within(condition, text, table), **_options(options))
-        case ["update", names, values, condition, text, options]:
-            by_spark.update(_set(names, values), _within(condition, text, table), **_options(options))
+        case ["update", paths, values, condition, text, options]:
+            by_spark.update(_set(paths, values), _within(condition, text, table), **_options(options))
         case ["merge", source, is_by_keys, on, clauses, options]:
             merge = by_spark.merge(DataFrame(source, session), list(on) if is_by_keys else Column(on))
             for clause in clauses:
@@ -82,21 +82,21 @@ def _within(condition: Any, text: str | None, table: Table) -> Within:
     return Within(Column(condition), filter_within(text, table.schema()))
 
 
-def _set(names: Iterable[str], values: Iterable[Any]) -> dict[str, Column]:
-    return {name: Column(value) for name, value in zip(names, values, strict=True)}
+def _set(paths: Iterable[Iterable[str]], values: Iterable[Any]) -> dict[tuple[str, ...], Column]:
+    return {tuple(path): Column(value) for path, value in zip(paths, values, strict=True)}
 
 
-def _with_clause(merge: SparkMerge, when: str, then: str, condition: Any, names: Any, values: Any) -> SparkMerge:
+def _with_clause(merge: SparkMerge, when: str, then: str, condition: Any, paths: Any, values: Any) -> SparkMerge:
     where = None if condition is None else Column(condition)
     match when, then:
         case "matched", "update":
-            return merge.when_matched_update(_set(names, values), where)
+            return merge.when_matched_update(_set(paths, values), where)
         case "matched", "delete":
             return merge.when_matched_delete(where)
         case "not matched", _:
-            return merge.when_not_matched_insert(_set(names, values), where)
+            return merge.when_not_matched_insert(_set(paths, values), where)
         case _, "update":
-            return merge.when_not_matched_by_source_update(_set(names, values), where)
+            return merge.when_not_matched_by_source_update(_set(paths, values), where)
         case _:
             return merge.when_not_matched_by_source_delete(where)
 

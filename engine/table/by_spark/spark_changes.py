@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from attrs import frozen
@@ -17,6 +17,7 @@ from icecore.engine.operations.merge_on_read import merges_on_read
 from icecore.engine.operations.replace_files import DecidedRows
 from icecore.engine.operations.upsert import UpsertResult
 from icecore.engine.properties.table_properties import DELETE_ISOLATION, UPDATE_ISOLATION, UPDATE_MODE, KnownProperty
+from icecore.engine.spark.change.assignments import Values
 from icecore.engine.spark.change.row_change import Condition, RowChange
 from icecore.engine.spark.change.written_rows import WrittenRows
 from icecore.engine.spark.pyspark_api import Column
@@ -79,7 +80,7 @@ class SparkChanges(SparkMaintenance):
     @takes_options(PinnedOptions)
     def update(
         self,
-        set: Mapping[str, Any],  # the word of SQL
+        set: Values,  # the word of SQL
         where: str | Expression | Column | Within | None = None,
         **options: Unpack[PinnedOptions],
     ) -> DryRun | None:

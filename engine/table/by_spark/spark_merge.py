@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from attrs import evolve, field, frozen
 
@@ -21,6 +21,7 @@ from icecore.engine.operations.merge_on_read import merges_on_read
 from icecore.engine.operations.replace_files import DecidedRows
 from icecore.engine.operations.upsert import ROWS_INSERTED, ROWS_UPDATED
 from icecore.engine.properties.table_properties import MERGE_ISOLATION, MERGE_MODE, UPDATE_MODE, KnownProperty
+from icecore.engine.spark.change.assignments import Values
 from icecore.engine.spark.change.changed_values import differs
 from icecore.engine.spark.change.merge_clause import (
     MergeClause,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 ROWS_DELETED = "icecore.rows-deleted"
 
 Condition: TypeAlias = str | Column | None
-Values: TypeAlias = Mapping[str, Any]
 
 
 @frozen
