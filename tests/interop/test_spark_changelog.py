@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import uuid
 from typing import Any
 
@@ -138,3 +139,19 @@ def test_changes_below_what_spark_can_tell(spark: Any, catalog: icecore.Catalog)
         spark.conf.unset("spark.sql.caseSensitive")
     assert sorted((r["_change_type"], r["id"]) for r in found if r["id"] == 1) == [("DELETE", 1), ("INSERT", 1)]
     assert len(found) == len(table.incremental_changelog_scan().to_arrow()) - 2
+
+
+def test_files_of_many_commits_are_read_at_once(spark: Any, catalog: icecore.Catalog) -> None:
+    """Not a relation for each; a file that came, went and came again is read for each of these."""
+    table = catalog.create_table("ns.t", SCHEMA, partition_spec=["id"])
+    for i in range(4):
+        table.append(rows(i, i + 1))
+    table.delete("id = 2")
+    catalog.revert(catalog.position)
+    table.refresh().append(rows(7, 8))
+    assert same_changes(spark, table).count("DELETE") == 1
+    fields = ("_file", "id")
+    assert len(same_changes(spark, table, "id < 5", selected_fields=fields)) == 6
+    frame = table.incremental_changelog_scan().to_spark(spark)
+    plan = frame._jdf.queryExecution().optimizedPlan().toString()
+    assert len(set(re.findall(r" Relation \[id#\d+", plan))) == 3

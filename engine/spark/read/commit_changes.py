@@ -6,12 +6,14 @@ come together in one task, and so do then the two forms of an updated row. The d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from attrs import frozen
+from attrs import evolve, frozen
 
 from icecore.engine.data.read.changed_file_rows import (
     DELETE,
@@ -37,7 +39,16 @@ from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_types import schema_to_spark, shown_type
 from icecore.engine.spark.task_frames import Batches, chunked, made_in_tasks, mapped
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.reserved import CHANGE_ORDINAL, CHANGE_TYPE, CHANGELOG, COMMIT_SNAPSHOT_ID, POS, ROW_ID
+from icecore.engine.spec.reserved import (
+    CHANGE_ORDINAL,
+    CHANGE_TYPE,
+    CHANGELOG,
+    COMMIT_SNAPSHOT_ID,
+    FILE,
+    POS,
+    ROW_ID,
+    with_columns,
+)
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FLOATING_TYPES, MapType, NestedField, VariantType, walk
 
@@ -49,6 +60,9 @@ _LABELS = (
     T.StructField(_ORDINAL, T.IntegerType()),
     T.StructField(_SNAPSHOT, T.LongType()),
 )
+_PATH, _OF_PATH = "__icecore_path", "__icecore_of_path"
+LabelledFile: TypeAlias = tuple[tuple[str, int, int], FileScanTask]
+"""A file, and the kind of change, the ordinal and the snapshot that its rows have."""
 _Pieces = list[tuple[int, int, FileScanTask | None, FileScanTask | None]]
 
 
@@ -65,27 +79,67 @@ def changes_to_spark(
     Spark reports what fails while reading, and rows that can't be told apart by their identifiers, in exceptions of its
     own.
     """
-    frames = []
-    for c in commits:
-        for change_type, tasks in ((DELETE, c.gone), (INSERT, c.come)):
-            if tasks and not c.must_be_compared:
-                frame = read_tasks(
-                    session,
-                    tasks,
-                    projection=rows.selected,
-                    metadata=metadata,
-                    storage=rows.reader.storage,
-                    filter=filter,
-                )
-                labels = zip(CHANGELOG, (change_type, c.ordinal, c.snapshot_id), strict=True)
-                named = [F.lit(v).cast(shown_type(f.field_type)).alias(f.name) for f, v in labels]
-                frames.append(frame.select("*", *named))
+    files = [((kind, c.ordinal, c.snapshot_id), t) for c in commits for kind, t in _whole_files(c)]
+    frames = [_WholeFiles(rows, metadata, filter, some).frame(session) for some in _without_repeats(files)]
     compared = [p for c in commits if c.must_be_compared for p in _pieces(c)]
     if compared:
         frames.append(_Comparison(rows).frame(session, compared))
     if not frames:
         return session.createDataFrame([], schema_to_spark(rows.projection))
     return reduce(lambda a, b: a.union(b), frames)
+
+
+def _whole_files(commit: CommitFiles) -> Iterator[tuple[str, FileScanTask]]:
+    """The files whose rows all are changes, and of which kind."""
+    if not commit.must_be_compared:
+        yield from ((DELETE, t) for t in commit.gone)
+        yield from ((INSERT, t) for t in commit.come)
+
+
+def _without_repeats(files: Iterable[LabelledFile]) -> list[list[LabelledFile]]:
+    """The files in lists, none of which has a file twice: one may come, go, and come again."""
+    seen, out = Counter[str](), list[list[LabelledFile]]()
+    for label, task in files:
+        place = seen[task.file.file_path]
+        seen[task.file.file_path] += 1
+        if place == len(out):
+            out.append([])
+        out[place].append((label, task))
+    return out
+
+
+@frozen
+class _WholeFiles:
+    """Files that commits added or removed as a whole, read at once: Spark is slow to join a frame for each commit."""
+
+    rows: CommitRows
+    metadata: TableMetadata
+    filter: Expression
+    files: list[LabelledFile]
+
+    def frame(self, session: SparkSession) -> DataFrame:
+        selected, labels = self.rows.selected, {label for label, _ in self.files}
+        if len(labels) == 1:
+            told = zip(CHANGELOG, labels.pop(), strict=True)
+            named = [F.lit(v).cast(shown_type(f.field_type)).alias(f.name) for f, v in told]
+            return self._read(session, selected).select("*", *named)
+        path = next((f.name for f in selected.fields if f.field_id == FILE.field_id), _PATH)
+        frame = self._read(session, selected if path != _PATH else with_columns(selected, evolve(FILE, name=_PATH)))
+        columns = zip(*((t.file.file_path, *label) for label, t in self.files), strict=True)
+        types = (pa.string(), pa.string(), pa.int32(), pa.int64())
+        arrays = [pa.array(values, t) for values, t in zip(columns, types, strict=True)]
+        of_files = session.createDataFrame(pa.table(arrays, names=[_OF_PATH, *(f.name for f in CHANGELOG)]))
+        return frame.join(F.broadcast(of_files), F.col(path) == F.col(_OF_PATH)).drop(_PATH, _OF_PATH)
+
+    def _read(self, session: SparkSession, projection: Schema) -> DataFrame:
+        return read_tasks(
+            session,
+            [t for _, t in self.files],
+            projection=projection,
+            metadata=self.metadata,
+            storage=self.rows.reader.storage,
+            filter=self.filter,
+        )
 
 
 def _pieces(commit: CommitFiles) -> _Pieces:
