@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from .filters import Row, spark_literal
 from .model import Model
 from .ours_rows import appending, overwriting, overwriting_partitions
+from .spark_checks import named_catalog
 from .verbs import Act, verb
-from .world import ID, World
+from .world import ID, NAME, World
 
 
 @verb(4)
@@ -110,6 +111,78 @@ def merge(world: World) -> Act | None:
     matched = "deleted" if deletes else "updated"
     said = f"merge {len(rows)} rows on {name!r} into {branch}, matched ones {matched}, others {inserts}"
     return Act(f"{said}, by source {gone and gone.sql()}", run, after)
+
+
+@verb(2)
+def write_format(world: World) -> Act | None:
+    """An append, an overwrite by a filter or one of all rows, by the format's own words."""
+    branch, rows = world.branch(), world.rows()
+    where = world.filter(branch) if world.dice.random() < 0.5 else None
+    appends = world.dice.random() < 0.5
+    options = {"warehouse": str(world.folder), "branch": branch}
+    if where is not None and not appends:
+        options["overwrite-filter"] = where.sql()
+
+    def run() -> None:
+        mode = "append" if appends else "overwrite"
+        _frame(world, rows).write.format("icecore").options(**options).mode(mode).save(NAME)
+
+    def after(m: Model, _: Any) -> None:
+        if appends:
+            m.append(branch, rows)
+        else:
+            m.replace(branch, where.holds if where is not None else lambda r: True, rows)
+
+    said = "append" if appends else f"overwrite of {where.sql() if where else 'all'}"
+    return Act(f"{said} with {len(rows)} rows in {branch} by the format", run, after)
+
+
+@verb(2)
+def sql(world: World) -> Act | None:
+    """INSERT, DELETE, UPDATE or MERGE of Spark SQL, of main."""
+    rows = _changed_and_new(world, "main")
+    others = [c for c in world.model.plain if c.key != ID]
+    if rows is None or not others:
+        return None
+    here, where, column = world.model.rows(), world.filter(), world.dice.choice(others)
+    key, ids = f"`{world.model.column(ID).name}`", {r[ID] for r in rows}
+    value = column.of(world.dice.choice(list(rows)))
+    table, view = f"{named_catalog(world)}.{NAME}", "rows_of_a_walk"
+    settings = f"`{column.name}` = {spark_literal(column.type, value)}"
+    statements: dict[str, Callable[[Model], object]] = {
+        f"INSERT INTO {table} SELECT * FROM {view}": lambda m: m.append("main", rows),
+        f"DELETE FROM {table} WHERE {where.spark()}": lambda m: m.replace("main", where.holds),
+        f"UPDATE {table} SET {settings} WHERE {where.spark()}": lambda m: m.replace(
+            "main", where.holds, tuple({**r, column.key: value} for r in here if where.holds(r))
+        ),
+        f"MERGE INTO {table} AS t USING {view} AS s ON t.{key} = s.{key} WHEN MATCHED THEN UPDATE SET * "
+        "WHEN NOT MATCHED THEN INSERT *": lambda m: m.replace("main", lambda r: r[ID] in ids, rows),
+    }
+    statement = world.dice.choice(list(statements))
+
+    def run() -> None:
+        _frame(world, rows).createOrReplaceTempView(view)
+        world.spark.sql(statement)
+
+    return Act(f"{statement.replace(table, NAME)}, {len(rows)} rows", run, lambda m, _: statements[statement](m))
+
+
+@verb(1)
+def stream(world: World) -> Act | None:
+    """Rows of a file as a stream into a branch; it runs a second time from its checkpoint, with nothing to do."""
+    branch, rows = world.branch(), world.rows()
+    folder = world.place("stream")
+
+    def run() -> None:
+        frame = _frame(world, rows)
+        frame.write.parquet(str(folder / "rows"))
+        for _ in range(2):
+            read = world.spark.readStream.schema(frame.schema).parquet(str(folder / "rows"))
+            write = read.writeStream.format("icecore").option("warehouse", str(world.folder)).option("branch", branch)
+            write = write.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+            write.start(NAME).awaitTermination()
+
+    return Act(f"stream {len(rows)} rows into {branch}", run, lambda m, _: m.append(branch, rows))
 
 
 @verb(2)
