@@ -58,6 +58,7 @@ def lose(folder: Path) -> None:
     shutil.move(folder, folder.with_name("lost"))
 
 
+@pytest.mark.usefixtures("no_hint_to_come")
 @pytest.mark.parametrize("writer", WRITERS)
 def test_all_files_come_back_byte_for_byte(catalog: icecore.Catalog, writer: str) -> None:
     """After the loss of the metadata folder a rebuild gives every file, theirs too, to us and to them.
