@@ -51,6 +51,15 @@ def peer_ids(warehouse: Path, identifier: str = "ns.t") -> list[int]:
         peer.close()
 
 
+def shared_properties(catalog: icecore.Catalog) -> dict[str, dict[str, str]]:
+    """What PyIceberg says of all namespaces."""
+    peer = pyiceberg_catalog(catalog.path)
+    try:
+        return {".".join(n): dict(peer.load_namespace_properties(n)) for n in peer.list_namespaces()}
+    finally:
+        peer.close()
+
+
 def store_of(catalog: icecore.Catalog) -> EventStore:
     """The log of a catalog, to look into it and to break it."""
     return catalog._warehouse.store

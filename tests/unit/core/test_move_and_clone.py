@@ -424,27 +424,3 @@ def test_dropped_tables_come_along_and_purged_ones_need_nothing(lake: Path) -> N
     with icecore.open(new) as catalog:
         assert ids_of(catalog.undrop_table("s.v3")) == KEPT
         assert catalog.verify().problems == ()
-
-
-@pytest.mark.parametrize("versions", [(1, 2), (1, 3), (2, 3)])
-def test_M3_RL3_manifests_from_before_an_upgrade_are_written_anew(tmp_path: Path, versions: tuple[int, int]) -> None:
-    """PyIceberg's list names a manifest of ours with a file that was there before; both are of the earlier version."""
-    with icecore.open(tmp_path / "lake") as catalog:
-        catalog.create_namespace("s")
-        table = catalog.create_table("s.t", SCHEMA, partition_spec=["city"], format_version=versions[0])
-        table.append([{"id": 1, "city": "a"}, {"id": 2, "city": "b"}])
-        table.delete("id = 1")
-    pyiceberg_catalog(tmp_path / "lake").load_table("s.t").append(pa.table({"id": [3], "city": ["c"]}, schema=SCHEMA))
-    with icecore.open(tmp_path / "lake") as catalog:
-        catalog.load_table("s.t").upgrade(versions[1])
-    icecore.clone_warehouse(tmp_path / "lake", tmp_path / "clone")
-    with icecore.open(tmp_path / "clone") as clone:
-        clone.load_table("s.t").append([{"id": 4, "city": "d"}])
-        assert ids_of(clone.load_table("s.t")) == [2, 3, 4]
-        assert clone.verify(deep=True).problems == ()
-    peer = pyiceberg_catalog(tmp_path / "clone").load_table("s.t")
-    assert sorted(peer.scan().to_arrow()["id"].to_pylist()) == [2, 3, 4]
-    icecore.move_warehouse(tmp_path / "lake", tmp_path / "elsewhere")
-    with icecore.open(tmp_path / "elsewhere") as moved:
-        assert ids_of(moved.load_table("s.t")) == [2, 3]
-        assert moved.verify(deep=True).problems == ()

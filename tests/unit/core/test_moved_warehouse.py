@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from core_tables import digests
+from core_tables import digests, ids_of, pyiceberg_catalog
 
 import icecore
 from icecore.engine.errors import LostLogWarning, MovedWarehouseError, MovedWarehouseWarning, StorageError
 
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
 ROWS = [{"id": n, "city": f"c{n}"} for n in range(10)]
 
 
@@ -26,10 +27,9 @@ def fill(folder: Path) -> Path:
     """A warehouse with a table that has deletes of each kind, two snapshots of data, and a view."""
     with icecore.open(folder, actor="ann") as catalog:
         catalog.create_namespace("s")
-        schema = pa.schema([("id", pa.int64()), ("city", pa.string())])
         for version in (1, 2, 3):
             properties = {} if version == 1 else {"write.delete.mode": "merge-on-read"}
-            table = catalog.create_table(f"s.v{version}", schema, format_version=version, properties=properties)
+            table = catalog.create_table(f"s.v{version}", SCHEMA, format_version=version, properties=properties)
             table.append(ROWS)
             table.append([{"id": 10, "city": "late"}])
             table.delete("id = 3")
@@ -268,3 +268,27 @@ def test_a_lost_log_is_told_of(lake: Path, is_there: bool) -> None:
         assert catalog.register_table("s.v2", str(lake / "s/v2")).scan().count() == 10
     with warnings.catch_warnings(action="error"):
         icecore.open(lake).close()
+
+
+@pytest.mark.parametrize("versions", [(1, 2), (1, 3), (2, 3)])
+def test_M3_RL3_manifests_from_before_an_upgrade_are_written_anew(tmp_path: Path, versions: tuple[int, int]) -> None:
+    """PyIceberg's list names a manifest of ours with a file that was there before; both are of the earlier version."""
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("s")
+        table = catalog.create_table("s.t", SCHEMA, partition_spec=["city"], format_version=versions[0])
+        table.append([{"id": 1, "city": "a"}, {"id": 2, "city": "b"}])
+        table.delete("id = 1")
+    pyiceberg_catalog(tmp_path / "lake").load_table("s.t").append(pa.table({"id": [3], "city": ["c"]}, schema=SCHEMA))
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.load_table("s.t").upgrade(versions[1])
+    icecore.clone_warehouse(tmp_path / "lake", tmp_path / "clone")
+    with icecore.open(tmp_path / "clone") as clone:
+        clone.load_table("s.t").append([{"id": 4, "city": "d"}])
+        assert ids_of(clone.load_table("s.t")) == [2, 3, 4]
+        assert clone.verify(deep=True).problems == ()
+    peer = pyiceberg_catalog(tmp_path / "clone").load_table("s.t")
+    assert sorted(peer.scan().to_arrow()["id"].to_pylist()) == [2, 3, 4]
+    icecore.move_warehouse(tmp_path / "lake", tmp_path / "elsewhere")
+    with icecore.open(tmp_path / "elsewhere") as moved:
+        assert ids_of(moved.load_table("s.t")) == [2, 3]
+        assert moved.verify(deep=True).problems == ()

@@ -9,46 +9,21 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from busy_log import busy
 from clean_processes import exit_codes_of
 from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, rows, store_of
 
 import icecore
 from icecore.engine.archive import write_archive
 from icecore.engine.errors import (
-    CommitConflictError,
-    CommitFailedError,
-    ConflictingCommitsError,
     CorruptLogError,
     MissingArchiveError,
     MovedWarehouseWarning,
     ReadOnlyError,
     ValidationError,
 )
-from icecore.engine.log import chain
-
-
-def busy(catalog: icecore.Catalog) -> int:
-    """Tables and views with a history; returns a position in its middle."""
-    table = make_table(catalog, properties={"write.delete.mode": "merge-on-read"})
-    table.append(rows(1, 2, 3), idempotency_key="once")
-    idle = make_table(catalog, "idle")
-    idle.append(rows(7))
-    make_table(catalog, "gone").append(rows(8))
-    catalog.drop_table("ns.gone")
-    view = catalog.create_view("ns.v", "SELECT id FROM t")
-    catalog.create_view("ns.still", "SELECT name FROM t")
-    table.delete("id = 2")
-    table.overwrite(rows(3, 4), "id = 3")
-    view.set_properties({"k": "1"})
-    cut = catalog.position + 1
-    table.append(rows(5))
-    view.set_properties({"k": "2"})
-    catalog.create_namespace("late")
-    table.append(rows(6))
-    return cut
 
 
 @pytest.fixture(scope="module")
@@ -193,20 +168,6 @@ def test_without_the_archive_the_present_works(
     assert fresh.verify().ok
 
 
-def test_a_conflict_is_told_without_the_archive(
-    cut: int, catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
-) -> None:
-    found = catalog.archive(cut)
-    assert found is not None
-    found.path.unlink()
-    transaction = catalog.load_table("ns.t").transaction()
-    transaction.update_schema().add_column("x", "long").commit()
-    transaction.append(rows(2))
-    open_again().load_table("ns.t").update_schema().add_column("y", "long").commit()
-    with pytest.raises(CommitFailedError, match="somebody else"):
-        transaction.commit()
-
-
 @pytest.mark.parametrize("damage", ["a byte", "an event", "cut short", "another file"])
 def test_a_changed_archive_is_named(cut: int, catalog: icecore.Catalog, damage: str) -> None:
     found = catalog.archive(cut)
@@ -265,106 +226,6 @@ def test_events_of_the_log_itself_are_still_never_deleted(cut: int, catalog: ice
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         connection.execute("UPDATE event SET actor = 'x'")
     assert catalog.verify().ok
-
-
-def test_of_two_that_archive_one_is_refused(
-    cut: int, catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    peer, moving = open_again(), write_archive._write_file
-
-    def late(*arguments: object) -> object:
-        written = moving(*arguments)  # type: ignore[arg-type]
-        monkeypatch.setattr(write_archive, "_write_file", moving)
-        peer.archive(cut - 1)
-        return written
-
-    monkeypatch.setattr(write_archive, "_write_file", late)
-    with pytest.raises(CommitConflictError, match="another process archived"):
-        catalog.archive(cut)
-    (archive,) = catalog.archives()
-    assert archive.last_position == cut - 2 and catalog.verify().ok
-    assert [p.name for p in catalog.path.iterdir() if "archive" in p.name] == [archive.file]
-
-
-def test_what_is_forgotten_while_its_events_are_archived_does_not_come_back(
-    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The file that was written before is given up, and so the log verifies; archived again it has it no more."""
-    table = make_table(catalog, "told")
-    table.append(rows(1), message="for Secretville")
-    table.append(rows(2))
-    peer, written = open_again(), write_archive._write_file
-
-    def late(*arguments: object) -> object:
-        found = written(*arguments)  # type: ignore[arg-type]
-        monkeypatch.undo()
-        peer.forget_text("Secretville")
-        return found
-
-    cut = catalog.position
-    monkeypatch.setattr(write_archive, "_write_file", late)
-    with pytest.raises(CommitConflictError, match=f"something was forgotten meanwhile, at position {cut + 1}"):
-        catalog.archive(cut)
-    assert catalog.verify().ok and not [p for p in catalog.path.iterdir() if "archive" in p.name]
-    made = catalog.archive(cut)
-    assert made is not None and b"Secretville" not in made.path.read_bytes()
-    assert catalog.verify().ok
-
-
-def test_an_archive_that_is_written_anew_while_the_log_is_read_is_read_on(
-    cut: int, catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
-) -> None:
-    """As of what is forgotten in it: its former file is gone when its turn comes."""
-    make_table(catalog, "told").append(rows(1), message="for Secretville")
-    told = catalog.position
-    catalog.archive(cut)
-    make_table(catalog, "last")
-    catalog.archive(told + 1)
-    events = store_of(catalog).events()
-    first = next(events)
-    open_again().forget_text("Secretville")
-    found = [first, *events]
-    assert [e.position for e in found] == list(range(1, told + 2))
-    assert found[told - 1].provenance.message == "for forgotten"
-
-
-def test_who_reads_the_log_as_of_one_moment_has_the_archives_of_that_moment(
-    cut: int, catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
-) -> None:
-    """They go when nobody reads as of then, as what the database itself still has of it."""
-    table = make_table(catalog, "told")
-    table.append(rows(1), message="for Secretville")
-    table.append(rows(2), message="for Hushtown")
-    table.append(rows(3))
-    catalog.archive(catalog.position)
-    catalog.forget_text("Secretville")
-    store = store_of(catalog)
-    with store.reading():
-        position, (then,) = store.head()[0], store.archives.paths()
-        open_again().forget_text("Hushtown")
-        open_again()
-        assert [e.position for e in store.events()] == list(range(1, position + 1))
-    open_again()
-    assert not then.exists() and catalog.verify().ok
-
-
-@pytest.mark.parametrize("name", [None, "ns.last"])
-def test_what_is_archived_meanwhile_stops_no_rebuild(
-    name: str | None, cut: int, catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The chain is checked as of one moment."""
-    make_table(catalog, "last")
-    needed = chain._needed_positions
-
-    def archived_before(*of: Any) -> frozenset[int]:
-        with icecore.open(catalog.path) as other:
-            other.archive(cut)
-        return needed(*of)
-
-    monkeypatch.setattr(chain, "_needed_positions", archived_before)
-    catalog.rebuild(name)
-    monkeypatch.undo()
-    assert len(catalog.archives()) == 1 and catalog.verify().ok
 
 
 def die(*_: object, **__: object) -> None:
@@ -437,18 +298,3 @@ def test_commits_of_others_are_adopted_without_the_archive(cut: int, catalog: ic
         hidden.rename(found.path)
         report = again.verify()
         assert report.ok, report
-
-
-def test_a_pinned_conflict_is_told_without_the_archive(catalog: icecore.Catalog) -> None:
-    """A base from before the cut: the conflict is one, though who made it can't be read any more."""
-    table = make_table(catalog, "pinned")
-    table.append(rows(1))
-    base = table.metadata.current_snapshot_id
-    table.append(rows(2))
-    make_table(catalog, "later")
-    found = catalog.archive(catalog.position)
-    assert found is not None
-    found.path.unlink()
-    with pytest.raises(ConflictingCommitsError, match="was added by snapshot"):
-        table.delete("id < 5", base_snapshot_id=base)
-    assert ids_of(table) == [1, 2]

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-import math
-import os
-import random
-import struct
 import uuid
-from collections import defaultdict
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from core_tables import local
+from partition_counts import check_counts, computed, spec
 
 import icecore
 from icecore.engine.data.write.position_delete_writer import write_equality_deletes
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
-from icecore.engine.formats.entry_arrow import decode_partition
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import PartitionStatisticsFile
@@ -31,47 +23,23 @@ from icecore.engine.spec.transform import (
     BucketTransform,
     DayTransform,
     IdentityTransform,
-    Transform,
-    TruncateTransform,
     UnknownTransform,
     VoidTransform,
 )
 from icecore.engine.spec.types import (
     DateType,
-    DecimalType,
-    DoubleType,
     LongType,
     NestedField,
     StringType,
-    TimestamptzType,
-    UUIDType,
 )
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.inspect.partition_statistics import (
     partition_stats_schema,
-    read_partition_stats,
     unified_partition_type,
 )
 
-CORPUS = Path(os.environ.get("ICECORE_CORPUS", Path(__file__).parents[4] / "shared" / "corpus"))
 SCHEMA = Schema((NestedField(1, "id", LongType()), NestedField(2, "name", StringType())))
 MERGE_ON_READ = {"write.delete.mode": "merge-on-read"}
-COUNTS = (
-    "data_record_count",
-    "data_file_count",
-    "total_data_file_size_in_bytes",
-    "position_delete_record_count",
-    "position_delete_file_count",
-    "equality_delete_record_count",
-    "equality_delete_file_count",
-    "dv_count",
-)
-
-
-def spec(*fields: tuple[int, Transform, str], spec_id: int = 0) -> PartitionSpec:
-    return PartitionSpec(
-        tuple(PartitionField((source,), 1000 + i, t, name) for i, (source, t, name) in enumerate(fields)), spec_id
-    )
 
 
 BY_NAME = spec((2, IdentityTransform(), "name"))
@@ -87,65 +55,6 @@ def catalog(warehouse: Path) -> Iterator[icecore.Catalog]:
 def named(**ids_by_name: list[int]) -> pa.Table:
     pairs = [(i, None if name == "null" else name) for name, ids in ids_by_name.items() for i in ids]
     return pa.table({"id": [i for i, _ in pairs], "name": pa.array([n for _, n in pairs], pa.string())})
-
-
-def computed(table: icecore.Table) -> list[dict[str, Any]]:
-    """The rows of the file that is computed and committed now."""
-    assert table.compute_partition_statistics() is not None
-    found = table.partition_statistics()
-    assert found is not None
-    rows: list[dict[str, Any]] = found.to_pylist()
-    return rows
-
-
-def recount(table: icecore.Table) -> dict[tuple[int, tuple[Any, ...]], dict[str, int]]:
-    """The counts of live files by spec and partition tuple, in plain Python."""
-    counts: dict[tuple[int, tuple[Any, ...]], dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0))
-    for entries in table.live_entries():
-        for row in entries.to_pylist():
-            partition = decode_partition(table.specs()[row["spec_id"]], table.metadata.all_fields, row["partition"])
-            of = counts[row["spec_id"], tuple(comparable(v) for v in partition)]
-            match row["content"], row["file_format"]:
-                case 0, _:
-                    of["data_record_count"] += row["record_count"]
-                    of["data_file_count"] += 1
-                    of["total_data_file_size_in_bytes"] += row["file_size_in_bytes"]
-                case 1, file_format:
-                    of["position_delete_record_count"] += row["record_count"]
-                    of["dv_count" if file_format == "PUFFIN" else "position_delete_file_count"] += 1
-                case _:
-                    of["equality_delete_record_count"] += row["record_count"]
-                    of["equality_delete_file_count"] += 1
-    return dict(counts)
-
-
-def comparable(value: Any) -> Any:
-    return struct.pack("<d", value) if isinstance(value, float) else value
-
-
-def internal(value: Any) -> Any:
-    """A value as Arrow gives it in the form in which partition tuples hold it."""
-    match value:
-        case dt.datetime():
-            return int((value - dt.datetime(1970, 1, 1, tzinfo=value.tzinfo)) / dt.timedelta(microseconds=1))
-        case dt.date():
-            return (value - dt.date(1970, 1, 1)).days
-        case _:
-            return comparable(value)
-
-
-def check_counts(table: icecore.Table, rows: list[dict[str, Any]]) -> None:
-    """The rows that have live files are those of the recount; others have nothing."""
-    expected = recount(table)
-    unified = unified_partition_type(table.metadata).fields
-    for row in rows:
-        of_spec = table.specs()[row["spec_id"]]
-        values = {f.field_id: row["partition"][f.name] for f in unified}
-        assert all(values[i] is None for i in values.keys() - {f.field_id for f in of_spec.fields})
-        key = (row["spec_id"], tuple(internal(values[f.field_id]) for f in of_spec.fields))
-        found = {name: row[name] or 0 for name in COUNTS}
-        assert found == expected.pop(key, dict.fromkeys(COUNTS, 0)), key
-    assert not expected
 
 
 def test_md5_counts_by_partition_nulls_first(catalog: icecore.Catalog) -> None:
@@ -385,94 +294,3 @@ def test_md4_at_most_one_file_for_a_snapshot(catalog: icecore.Catalog) -> None:
     assert list(table.metadata.partition_statistics) == [newer]
     with pytest.raises(NoSuchSnapshotError):
         table.update_statistics().set_partition_statistics(PartitionStatisticsFile(5, "/x.parquet", 1)).commit()
-
-
-def test_md5_partition_values_of_many_types(catalog: icecore.Catalog) -> None:
-    """Random rows partitioned by everything that has a file, counted in SQL, in Python and by reading the rows."""
-    schema = Schema(
-        (
-            NestedField(1, "day", DateType()),
-            NestedField(2, "at", TimestamptzType()),
-            NestedField(3, "amount", DecimalType(9, 2)),
-            NestedField(4, "who", UUIDType()),
-            NestedField(5, "score", DoubleType()),
-            NestedField(6, "text", StringType()),
-        )
-    )
-    fields = (
-        (1, IdentityTransform(), "day"),
-        (2, DayTransform(), "at_day"),
-        (3, TruncateTransform(100), "amount_trunc"),
-        (4, BucketTransform(3), "who_bucket"),
-        (4, IdentityTransform(), "who"),
-        (5, IdentityTransform(), "score"),
-        (6, TruncateTransform(1), "text_trunc"),
-    )
-    table = catalog.create_table("ns.t", schema, partition_spec=spec(*fields))
-    rng = random.Random(7)
-
-    def pick(*values: Any) -> list[Any]:
-        return [rng.choice([None, *values]) for _ in range(60)]
-
-    for _ in range(2):
-        table.append(
-            pa.table(
-                {
-                    "day": pa.array(pick(dt.date(1969, 12, 31), dt.date(2024, 2, 29)), pa.date32()),
-                    "at": pa.array(pick(dt.datetime(2020, 1, 1, 5, tzinfo=dt.UTC)), pa.timestamp("us", "UTC")),
-                    "amount": pa.array(pick(Decimal("1.05"), Decimal("-0.01")), pa.decimal128(9, 2)),
-                    "who": pa.array(pick(uuid.UUID(int=9).bytes, uuid.UUID(int=2**127).bytes), pa.uuid()),
-                    "score": pa.array(pick(0.0, -0.0, math.nan, 1.5), pa.float64()),
-                    "text": pa.array(pick("ü1", "ü2", "a"), pa.string()),
-                }
-            )
-        )
-    rows = computed(table)
-    check_counts(table, rows)
-    assert len(rows) > 60
-    assert sum(r["total_record_count"] for r in rows) == 120 == table.scan().to_arrow().num_rows
-    at = [r["partition"]["at_day"] for r in rows if r["partition"]["at_day"] is not None]
-    assert set(at) == {dt.date(2020, 1, 1)}
-    days = [r["partition"]["day"] for r in rows]
-    assert days == sorted(days, key=lambda d: (d is not None, d))
-
-
-@pytest.mark.skipif(not (CORPUS / "MANIFEST.json").exists(), reason="no corpus of real tables: set ICECORE_CORPUS")
-def test_md5_a_file_without_ids_and_with_a_wrong_size_in_metadata() -> None:
-    folder = CORPUS / "duckdb-iceberg" / "table_partition_statistics_bad_size" / "metadata"
-    schema = Schema((NestedField(1, "id", LongType()), NestedField(2, "region", StringType())))
-    by_region = spec((2, IdentityTransform(), "region"), spec_id=1)
-    metadata = icecore.TableMetadata(2, str(uuid.uuid4()), "/t", 0, 2, (schema,), 0, (by_region,), 1)
-    file = PartitionStatisticsFile(1002, str(folder / "partition-stats-bad-size.parquet"), -5)
-    (row,) = read_partition_stats(file, metadata, Storage()).to_pylist()
-    assert row["partition"] == {"region": "oops"}
-    assert (row["spec_id"], row["data_record_count"], row["data_file_count"]) == (1, 1, 1)
-    assert (row["total_data_file_size_in_bytes"], row["dv_count"], row["total_record_count"]) == (11, None, None)
-
-
-@pytest.mark.skipif(not (CORPUS / "MANIFEST.json").exists(), reason="no corpus of real tables: set ICECORE_CORPUS")
-@pytest.mark.parametrize(
-    "name",
-    [
-        "iceberg-cxx/hour_timestamptz_partitioning",
-        "iceberg-cxx/partition_evolution",
-        "iceberg-cxx/bucket_partitioning",
-        "iceberg-cxx/partitioning_with_null_value",
-    ],
-)
-def test_md5_tables_of_other_writers(catalog: icecore.Catalog, name: str) -> None:
-    from icecore.projections.inspect.partition_statistics import compute_partition_stats
-
-    entry = next(f for f in json.loads((CORPUS / "MANIFEST.json").read_text()) if f["id"] == name)
-    table = catalog.register_table(
-        "ns.other",
-        str(CORPUS / entry["metadata_location_relative"]),
-        location_mapping={p: str(CORPUS / entry["path"]) for p in entry["path_prefix_in_metadata"] or []},
-    )
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    rows = compute_partition_stats(table._planner, table.state, snapshot).to_pylist()
-    check_counts(table, [r | {"dv_count": r.get("dv_count", 0)} for r in rows])
-    totals = [r["total_record_count"] for r in rows]
-    if None not in totals:
-        assert sum(totals) == entry["expected"]["rows"]
