@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import orjson
@@ -151,28 +152,29 @@ class Growing:
     ) -> None:
         """Appends rows whose manifests, numbered in `m`, follow on those that are there."""
         # Found by its name in this frame: a registered table would be held until the transaction ends, as all are.
-        incoming = rows
-        described = self.connection.execute(query(FILE, "describe", source=query(FILE, "incoming"))).fetchall()
-        sql = self._insert(query(FILE, "incoming"), {name: kind for name, kind, *_ in described})
-        ((count,),) = self.connection.execute(sql).fetchall()
+        incoming, source = rows, query(FILE, "incoming")
+        if self.info.columns:
+            self._make_room(_kinds(self.connection.execute(query(FILE, "describe", source=source)).fetchall()))
+        ((count,),) = self.connection.execute(self._taken_in(source)).fetchall()
         self._added(typed, manifests, idle or [0] * len(manifests), count)
         del incoming
 
     def add_query(self, source: str, typed: StoredTypes, manifests: Sequence[str], idle: Sequence[int]) -> None:
         """Appends the rows of a query, as `add`."""
-        described = duck.rows(self.connection, query(FILE, "describe", source=source))
-        ((count,),) = duck.rows(self.connection, self._insert(source, {name: kind for name, kind, *_ in described}))
+        if self.info.columns:
+            self._make_room(_kinds(duck.rows(self.connection, query(FILE, "describe", source=source))))
+        ((count,),) = duck.rows(self.connection, self._taken_in(source))
         self._added(typed, manifests, idle, count)
 
-    def _insert(self, source: str, columns: Mapping[str, str]) -> str:
-        """The statement that takes the rows of a query over; the table has room for them then."""
+    def _taken_in(self, source: str) -> str:
+        """The statement that takes the rows of a query over; the first makes the table."""
+        name = "insert_entries" if self.info.columns else "create_entries_of"
+        return query(FILE, name, entries=self.entries, source=source)
+
+    def _make_room(self, columns: Mapping[str, str]) -> None:
         known = self.info.columns
         self.info = evolve(self.info, columns={**columns, **known})
-        if not known:
-            self._create(self.entries)
-        else:
-            self._add_columns({n: kind for n, kind in columns.items() if n not in known})
-        return query(FILE, "insert_entries", entries=self.entries, source=source)
+        self._add_columns({n: kind for n, kind in columns.items() if n not in known})
 
     def _create(self, entries: str) -> None:
         defined = ", ".join(f"{quote(n)} {kind}" for n, kind in self.info.columns.items())
@@ -196,8 +198,9 @@ class Growing:
 
     def _added(self, typed: StoredTypes, manifests: Sequence[str], idle: Sequence[int], rows: int) -> None:
         had = self.info.typed
+        entries = query(FILE, "all_entries", entries=self.entries)
         self.info = SegmentInfo(
-            self.info.columns,
+            self.info.columns or _kinds(duck.rows(self.connection, query(FILE, "describe", source=entries))),
             StoredTypes(
                 {**had.types, **typed.types},
                 had.unreadable | typed.unreadable,
@@ -224,6 +227,11 @@ class Growing:
                 duck.rows(self.connection, sql)
                 types[name], columns[name] = wanted, kind
         self.info = evolve(self.info, columns=columns, typed=evolve(self.info.typed, types=types))
+
+
+def _kinds(described: Iterable[Sequence[Any]]) -> dict[str, str]:
+    """The DuckDB types of columns by name."""
+    return {name: kind for name, kind, *_ in described}
 
 
 @define

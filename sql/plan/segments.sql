@@ -38,6 +38,11 @@ DESCRIBE {source};
 -- {columns}: quoted names with their types
 CREATE TABLE {entries} ({columns});
 
+-- name: create_entries_of
+-- {entries}: the table
+-- {source}: a query for entries
+CREATE TABLE {entries} AS {source};
+
 -- name: add_column
 -- {entries}: the table
 -- {column}: a quoted name
