@@ -21,7 +21,7 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
-small = {"spark.ui.enabled": "false", "spark.buffer.pageSize": "1m"}
+small = {"spark.ui.enabled": "false", "spark.buffer.pageSize": "1m", "spark.sql.shuffle.partitions": "4"}
 spark = SparkSession.builder.remote("local[2]").config(map=small).getOrCreate()
 print("ready", DefaultChannelBuilder.default_port(), os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"], flush=True)
 sys.stdin.read()
