@@ -39,6 +39,15 @@ def append_some(folder: str, worker: int, count: int, results: Any) -> None:
     results.put((worker, done, None))
 
 
+def append_one(folder: str, number: int, closes: bool) -> None:
+    """Appends one row and ends: with the warehouse closed, or at once."""
+    catalog = icecore.open(folder)
+    catalog.load_table("ns.t").append(rows(number))
+    if closes:
+        catalog.close()
+    os._exit(0)
+
+
 def mixed_work(folder: str, worker: int, count: int, results: Any) -> None:
     """Appends, deletes its own older rows, evolves the schema and sets properties, all at once with others."""
     left: list[int] = []

@@ -13,7 +13,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from clean_processes import clean_processes
 from core_tables import ids_of, make_table, rows, store_of
+from fault_writers import append_one
 
 import icecore
 from icecore.engine.errors import CorruptLogError, IcecoreError, ReadOnlyError, StorageError, WarehouseLockedError
@@ -176,16 +178,6 @@ def test_a_wal_is_never_left_out(catalog: icecore.Catalog, monkeypatch: pytest.M
         assert ids_of(reader.load_table("ns.t")) == [1]
 
 
-APPEND = """
-import os, sys, icecore
-catalog = icecore.open(sys.argv[1])
-catalog.load_table("ns.t").append([{"id": int(sys.argv[2]), "name": "c"}])
-if sys.argv[3] == "closes":
-    catalog.close()
-os._exit(0)
-"""
-
-
 @pytest.mark.parametrize("place", [".", "icecore.db"])
 def test_a_reader_who_may_not_write_follows_and_leaves_nothing(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch, place: str
@@ -201,8 +193,11 @@ def test_a_reader_who_may_not_write_follows_and_leaves_nothing(
     with icecore.open(warehouse, read_only=True) as reader:
         assert ids_of(reader.load_table("ns.t")) == [1]
         assert {p.name for p in warehouse.iterdir()} == files
-        for number, ends in ((2, "closes"), (3, "closes"), (4, "dies"), (5, "dies"), (6, "closes")):
-            subprocess.run([sys.executable, "-c", APPEND, str(warehouse), str(number), ends], check=True, timeout=120)
+        for number, closes in ((2, True), (3, True), (4, False), (5, False), (6, True)):
+            writer = clean_processes().Process(target=append_one, args=(str(warehouse), number, closes))
+            writer.start()
+            writer.join(120)
+            assert writer.exitcode == 0
             assert ids_of(reader.load_table("ns.t")) == list(range(1, number + 1))
         assert reader.verify(deep=True).problems == ()
     if place == "icecore.db":

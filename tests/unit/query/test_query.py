@@ -78,20 +78,20 @@ def test_uuids_in_lists_and_maps_are_read_in_every_way(tmp_path: Path) -> None:
         assert table.blame("id = 1")["id"].to_pylist() == [1]
 
 
-@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
-def test_rows_with_nan_are_found(tmp_path: Path, kind: pa.DataType) -> None:
+def test_rows_with_nan_are_found(tmp_path: Path) -> None:
     """NaN is no bound of a file, and DuckDB takes it for greater than all numbers."""
     values = [float("nan"), 0.0, None, 1.0]
-    inside = pa.array([{"x": v, "many": [v]} for v in values], pa.struct([("x", kind), ("many", pa.list_(kind))]))
+    fields = pa.struct([("x", pa.float32()), ("many", pa.list_(pa.float64()))])
+    inside = pa.array([{"x": v, "many": [v]} for v in values], fields)
     with icecore.open(tmp_path) as catalog:
         catalog.create_namespace("ns")
-        schema = pa.schema([("id", pa.int64()), ("x", kind), ("inside", inside.type)])
+        schema = pa.schema([("id", pa.int64()), ("x", pa.float32()), ("y", pa.float64()), ("inside", fields)])
         table = catalog.create_table("ns.t", schema, properties={"write.delete.mode": "merge-on-read"})
-        rows = pa.table({"id": [1, 2, 3, 4], "x": pa.array(values, kind), "inside": inside})
+        rows = pa.table({"id": [1, 2, 3, 4], "x": values, "y": values, "inside": inside}, schema=schema)
         table.append(rows)
         table.append(rows)
         table.delete("id = 4")
-        for column in ("x", "inside.x", "inside.many[1]"):
+        for column in ("x", "y", "inside.x", "inside.many[1]"):
             for condition in (
                 "{} > 5",
                 "isnan({})",
