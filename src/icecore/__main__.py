@@ -1,5 +1,45 @@
-"""`python -m icecore` is the command `icecore`."""
+"""The command `icecore`, or `python -m icecore`: its version and its help are printed before anything is loaded."""
 
-from icecore.engine.cli.main import main
+import os
+import sys
 
-main()
+from icecore import __version__
+
+WIDTHS = (80, 100)
+"""The widths of a terminal that help is kept for; the last is that of all wider ones, too."""
+
+
+def main() -> None:
+    """Prints what is kept, or does as the command is told."""
+    text = _kept(sys.argv[1:])
+    if not text:
+        from icecore.engine.cli.main import main as command
+
+        command()
+    try:
+        while text:
+            text = text[os.write(1, text) :]
+    except BrokenPipeError:
+        sys.exit(1)
+    except OSError as e:
+        sys.exit(f"error: {e}")
+
+
+def _kept(arguments: list[str]) -> bytes:
+    """The output of the command for these arguments where it is known, else nothing."""
+    match arguments:
+        case ["--version"]:
+            return f"icecore, version {__version__}\n".encode()
+        case ["--help" | "-h"] if "COLUMNS" not in os.environ:
+            try:
+                width = min(os.get_terminal_size(1).columns or WIDTHS[0], WIDTHS[-1])
+            except OSError:
+                width = WIDTHS[0]
+            if width in WIDTHS:
+                with open(f"{os.path.dirname(__file__)}/help_{width}.txt", "rb") as file:
+                    return file.read()
+    return b""
+
+
+if __name__ == "__main__":
+    main()

@@ -44,7 +44,7 @@ def test_the_wheel_holds_every_module_and_query_once(wheel: Path) -> None:
         metadata = archive.read(next(n for n in archive.namelist() if n.endswith("entry_points.txt"))).decode()
     assert sorted(names) == sorted(expected)
     assert {"icecore/py.typed", "icecore/sql/log/schema.sql", "icecore/engine/cli/main.py"} <= set(names)
-    assert "icecore = icecore.engine.cli.main:main" in metadata
+    assert "icecore = icecore.__main__:main" in metadata
 
 
 def test_the_wheel_runs_by_itself(wheel: Path, tmp_path: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import click
@@ -11,6 +15,7 @@ import pytest
 from core_tables import make_table, rows
 
 import icecore
+from icecore.__main__ import WIDTHS
 from icecore.engine.cli.main import COMMANDS, cli
 from icecore.projections.segments import segment_merging
 
@@ -60,7 +65,9 @@ HEAVY = {"attrs", "duckdb", "numpy", "pyarrow", "rich", "sqlglot", "sqlite3"}
 
 def loaded_by(statement: str) -> set[str]:
     """The modules of a process that ran a statement."""
-    done = subprocess.run([sys.executable, "-c", LOADED.format(statement)], capture_output=True, text=True, check=True)
+    # With the environment that is said: readline has set COLUMNS in another.
+    run = [sys.executable, "-c", LOADED.format(statement)]
+    done = subprocess.run(run, env=dict(os.environ), capture_output=True, text=True, check=True)
     return set(done.stderr.split())
 
 
@@ -82,6 +89,47 @@ def test_help_loads_no_command() -> None:
         "icecore.engine.cli.settings",
     }
     assert (loaded - loaded_by("import click")) & {*HEAVY, "pathlib", "urllib.parse"} == set()
+
+
+@pytest.mark.parametrize("word", ["--help", "-h", "--version"])
+def test_help_and_version_load_nothing_at_all(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    loaded = loaded_by(f"from icecore.__main__ import main; sys.argv[1:] = [{word!r}]; main()")
+    assert loaded - loaded_by("pass") == {"icecore", "icecore.__main__"}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_help_that_is_kept_is_what_the_command_prints(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """`COLUMNS=80 icecore --help > src/icecore/help_80.txt` makes it anew."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = cli.make_context("icecore", [], resilient_parsing=True).get_help()
+    assert (Path(icecore.__file__).parent / f"help_{width}.txt").read_text() == f"{text}\n"
+
+
+@pytest.mark.parametrize("width", [60, 80, 81, 100, 140])
+def test_help_is_that_for_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    reader, writer = pty.openpty()
+    termios.tcsetwinsize(writer, (200, width))
+    done = subprocess.run([sys.executable, "-m", "icecore", "--help"], env=dict(os.environ), stdout=writer, check=True)
+    os.close(writer)
+    said = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(reader, 1 << 16):
+            said += chunk
+    os.close(reader)
+    monkeypatch.setenv("COLUMNS", str(width))
+    expected = cli.make_context("icecore", [], resilient_parsing=True).get_help()
+    assert done.returncode == 0 and said.decode().replace("\r\n", "\n") == f"{expected}\n"
+
+
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_help_and_version_that_nothing_takes_end_in_a_line(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    run = [sys.executable, "-m", "icecore", word]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(run, env=dict(os.environ), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: [Errno 28] No space left on device\n")
 
 
 def test_the_source_of_spark_loads_no_pandas() -> None:
