@@ -12,10 +12,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-import icecore
 from icecore.engine.cli.completion import completes_names, named
 from icecore.engine.cli.settings import program_options
 from icecore.engine.common.text import printable
+from icecore.engine.common.version import VERSION
 from icecore.engine.errors import IcecoreError
 
 INTERRUPTED = 130
@@ -165,7 +165,7 @@ class Program(click.Group):
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(icecore.__version__, prog_name="icecore")
+@click.version_option(VERSION, prog_name="icecore")
 @program_options
 def cli() -> None:
     """Iceberg tables in a folder: an event log on SQLite, plans and audits in DuckDB SQL.

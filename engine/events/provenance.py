@@ -11,7 +11,7 @@ from functools import cache
 
 from attrs import frozen
 
-from icecore.engine.common.version import engine_version
+from icecore.engine.common.version import ENGINE_VERSION
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import Provenance
 from icecore.engine.events.keyed_request import keyed_request
@@ -64,8 +64,6 @@ def provenance(
     message: str | None = None,
     author: str | None = None,
     idempotency_key: str | None = None,
-    correlation_id: str | None = None,
-    causation_id: str | None = None,
 ) -> Provenance:
     """The provenance of a call: its author, else the catalog's actor; its key, else that of the request it is made for.
 
@@ -75,19 +73,17 @@ def provenance(
         idempotency_key = request.key
     client = _client.get()
     message = client.message if message is None else message
-    correlation_id = client.correlation_id if correlation_id is None else correlation_id
     given = {
         "author": author,
         "actor": actor,
         "message": message,
-        "correlation_id": correlation_id,
-        "causation_id": causation_id,
+        "correlation_id": client.correlation_id,
         "idempotency_key": idempotency_key,
     }
     for name, value in given.items():
         _check_text(name, value)
-    who, engine = author or client.actor or actor or default_actor(), client.engine or engine_version()
-    return Provenance(who, engine, message, correlation_id, causation_id, idempotency_key)
+    who, engine = author or client.actor or actor or default_actor(), client.engine or ENGINE_VERSION
+    return Provenance(who, engine, message, client.correlation_id, None, idempotency_key)
 
 
 def engine_named(summary: Mapping[str, str]) -> str | None:

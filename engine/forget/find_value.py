@@ -23,7 +23,7 @@ from attrs import asdict, define, field, frozen
 from icecore.engine.common.ids import now_ms
 from icecore.engine.common.location import to_uri
 from icecore.engine.common.text import short_repr
-from icecore.engine.common.version import engine_version
+from icecore.engine.common.version import ENGINE_VERSION
 from icecore.engine.errors import CorruptFileError, IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import PAYLOAD, Event
@@ -149,7 +149,7 @@ class ValueSearch:
             self.column,
             self.wanted.exact,
             began,
-            engine_version(),
+            ENGINE_VERSION,
             str(store.path.absolute().parent),
             position,
             log_hash,

@@ -14,7 +14,7 @@ import orjson
 from attrs import field, frozen
 
 from icecore.engine.common.json_reader import get, get_list, get_str_map, loads, unknown
-from icecore.engine.common.version import engine_version
+from icecore.engine.common.version import ENGINE_VERSION
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.formats.compression_frames import LZ4, ZSTD, compressed_frame, frame_content
 
@@ -131,7 +131,7 @@ def write_puffin(
         stored.append(_stored(blob, offset, len(data)))
         parts.append(data)
         offset += len(data)
-    all_properties = {CREATED_BY: engine_version(), **(properties or {})}
+    all_properties = {CREATED_BY: ENGINE_VERSION, **(properties or {})}
     footer = _encode_footer(stored, all_properties, compress_footer)
     size = offset + len(footer)
     return PuffinFile(b"".join((*parts, footer)), PuffinFooter(tuple(stored), all_properties, len(footer), size))

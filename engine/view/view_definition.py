@@ -8,7 +8,7 @@ from attrs import evolve, frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.location import given_location
-from icecore.engine.common.version import engine_version
+from icecore.engine.common.version import VERSION
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
 from icecore.engine.data.given_schema import SchemaLike, given_schema
 from icecore.engine.errors import ValidationError
@@ -105,5 +105,4 @@ def _schema(given: SchemaLike | None, version: ViewVersion, name: Identifier, lo
 def _summary(summary: Mapping[str, str] | None) -> dict[str, str]:
     """The summary of a new version: the engine that makes it (V1), and the caller's entries."""
     given = string_properties(summary, "a view's summary")
-    name, _, version = engine_version().partition(" ")
-    return {"engine-name": name, "engine-version": version} | given
+    return {"engine-name": "icecore", "engine-version": VERSION} | given

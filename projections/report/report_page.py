@@ -9,7 +9,7 @@ from importlib.resources import files
 from attrs import evolve, frozen
 
 from icecore.engine.common.text import counted
-from icecore.engine.common.version import engine_version
+from icecore.engine.common.version import ENGINE_VERSION
 from icecore.projections.audit.rules.audit_findings import Audit, AuditFinding
 from icecore.projections.audit.rules.rule import Severity
 from icecore.projections.report.html_elements import Markup, element, in_bytes, joined
@@ -36,7 +36,7 @@ def report_page(head: ReportHead, tables: Sequence[TableData], audit: Audit) -> 
     """The page as text."""
     style = (files("icecore") / "projections" / "report" / "report.css").read_text(encoding="utf-8")
     at = dt.datetime.fromtimestamp(head.made_at_ms / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    made = f"{head.warehouse}, position {head.position:,} of the log, {at}, {engine_version()}"
+    made = f"{head.warehouse}, position {head.position:,} of the log, {at}, {ENGINE_VERSION}"
     top = element("header", element("h1", head.title), element("p", made))
     page = element(
         "html",

@@ -2,8 +2,6 @@
 
 from importlib import import_module
 
-__version__ = "0.1.0"
-
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from icecore.engine.spec.view import ViewMetadata
     from icecore.engine.table.table import Table
     from icecore.engine.view.view import View
+
+    __version__: str
 else:
     _MODULES = {
         "Catalog": "icecore.engine.catalog.catalog",
@@ -50,6 +50,8 @@ else:
         """A public name, of a module that is loaded when it is first asked for (PEP 562)."""
         if name == "spark":
             return import_module("icecore.spark")
+        if name == "__version__":
+            return import_module("icecore.engine.common.version").VERSION
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = getattr(import_module(_MODULES[name]), "open_catalog" if name == "open" else name)

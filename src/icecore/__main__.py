@@ -3,7 +3,7 @@
 import os
 import sys
 
-from icecore import __version__
+from icecore.engine.common.version import VERSION
 
 WIDTHS = (80, 100)
 """The widths of a terminal that help is kept for; the last is that of all wider ones, too."""
@@ -29,7 +29,7 @@ def _kept(arguments: list[str]) -> bytes:
     """The output of the command for these arguments where it is known, else nothing."""
     match arguments:
         case ["--version"]:
-            return f"icecore, version {__version__}\n".encode()
+            return f"icecore, version {VERSION}\n".encode()
         case ["--help" | "-h"] if "COLUMNS" not in os.environ:
             try:
                 width = min(os.get_terminal_size(1).columns or WIDTHS[0], WIDTHS[-1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, assert_never
 
 from icecore.engine.expression.depth import check_depth, operands
@@ -46,10 +45,10 @@ _WORDS: dict[type[PrimitiveType], str] = {
 _QUOTED = (*_WORDS, StringType, UUIDType)
 
 
-def expression_text(e: Expression, most: int | None = MAX_LITERALS, name: Callable[[str], str] = str) -> str:
+def expression_text(e: Expression) -> str:
     """The expression on one line, as `(city = 'Oslo' OR city IS NULL) AND day >= DATE '2024-02-01'`.
 
-    Of an IN list `most` literals are shown, with None all. `name` gives the text of a column's dotted name.
+    Of an IN list the first literals are shown.
     """
 
     def text(e: Expression) -> str:
@@ -65,7 +64,7 @@ def expression_text(e: Expression, most: int | None = MAX_LITERALS, name: Callab
             case Not(child=child):
                 return f"NOT ({text(child)})"
             case Predicate():
-                return _predicate(e, most, name)
+                return _predicate(e)
             case _:
                 assert_never(e)
 
@@ -88,11 +87,11 @@ def value_text(iceberg_type: PrimitiveType, value: Any) -> str:
     return f"{_WORDS.get(type(iceberg_type), '')}'{quoted}'"
 
 
-def _predicate(p: Predicate, most: int | None, name: Callable[[str], str]) -> str:
+def _predicate(p: Predicate) -> str:
     term = p.term
     if not isinstance(term, BoundTerm):
         return f"{term.name} {p.op} {', '.join(map(repr, p.literals))}".rstrip()
-    column = name(term.name)
+    column = term.name
     if not isinstance(term.transform, IdentityTransform):
         inside = str(term.transform).partition("[")[2].rstrip("]")
         column = f"{str(term.transform).partition('[')[0]}({f'{inside}, ' if inside else ''}{column})"
@@ -111,9 +110,9 @@ def _predicate(p: Predicate, most: int | None, name: Callable[[str], str]) -> st
         case PredicateOperator.NOT_NAN:
             return f"NOT isnan({column})"
         case PredicateOperator.IN | PredicateOperator.NOT_IN:
-            more = "" if most is None or len(literals) <= most else f", ... {len(literals) - most} more"
+            more = "" if len(literals) <= MAX_LITERALS else f", ... {len(literals) - MAX_LITERALS} more"
             word = "IN" if p.op is PredicateOperator.IN else "NOT IN"
-            return f"{column} {word} ({', '.join(literals[:most])}{more})"
+            return f"{column} {word} ({', '.join(literals[:MAX_LITERALS])}{more})"
         case PredicateOperator.STARTS_WITH:
             return f"starts_with({column}, {literals[0]})"
         case PredicateOperator.NOT_STARTS_WITH:

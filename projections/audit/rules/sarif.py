@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import orjson
 
-from icecore.engine.common.version import engine_version
+from icecore.engine.common.version import VERSION
 from icecore.projections.audit.rules.audit_findings import Accepted, Audit, AuditFinding
 from icecore.projections.audit.rules.rule import Rule
 
@@ -25,7 +25,7 @@ def sarif(audit: Audit) -> dict[str, Any]:
     results += [_result(f, places[f.rule]) | {"suppressions": [_suppression(a)]} for f, a in audit.accepted]
     driver = {
         "name": "icecore",
-        "version": engine_version().removeprefix("icecore "),
+        "version": VERSION,
         "rules": [_rule(r) for r in audit.rules],
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
