@@ -1,25 +1,53 @@
 """The checks of updates that a client wrote by itself: what they name must be there.
 
-Replay applies the same updates without these checks: what the log once accepted stays readable. Spec: Snapshots,
-Partition Evolution, Sorting.
+Replay applies the same updates without these checks: what the log once accepted stays readable, as do metadata files of
+others. Spec: Snapshots, Partition Evolution, Sorting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
+from icecore.engine.common.json_reader import get_ints, get_strs
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.spec.updates.metadata_update import RemoveProperties
 from icecore.engine.spec.updates.table_update import (
     AddPartitionSpec,
     AddSnapshot,
     AddSortOrder,
+    RemovePartitionSpecs,
+    RemoveSchemas,
     SetCurrentSchema,
     SetDefaultSortOrder,
     SetDefaultSpec,
+    SetStatistics,
     TableUpdate,
 )
+from icecore.engine.spec.updates.view_update import AddViewVersion, ViewUpdate
+
+U = TypeVar("U", TableUpdate, ViewUpdate)
+
+
+def with_checked_lists(updates: Iterable[U]) -> list[U]:
+    """The updates. Raises ValidationError where a list of ids or of names holds something else."""
+    found = list(updates)
+    for update in found:
+        match update:
+            case RemoveProperties():
+                get_strs(update.to_dict(), "removals", update.action)
+            case RemoveSchemas():
+                get_ints(update.to_dict(), "schema-ids", update.action)
+            case RemovePartitionSpecs():
+                get_ints(update.to_dict(), "spec-ids", update.action)
+            case SetStatistics(statistics=file):
+                for blob in file.blob_metadata:
+                    get_ints(blob.to_dict(), "fields", "blob-metadata")
+            case AddViewVersion(view_version=version):
+                get_strs(version.to_dict(), "default-namespace", "view version")
+    return found
 
 
 def check_given_updates(before: TableMetadata | None, after: TableMetadata, updates: Sequence[TableUpdate]) -> None:

@@ -14,7 +14,7 @@ import orjson
 from attrs import field, frozen
 
 from icecore.engine.common.identifiers import checked_number
-from icecore.engine.common.json_reader import get, get_ints, get_list, get_str_map, keys_of, unknown
+from icecore.engine.common.json_reader import get, get_list, get_str_map, keys_of, unknown
 from icecore.engine.common.text import short_repr
 from icecore.engine.errors import ValidationError
 
@@ -259,7 +259,7 @@ class BlobMetadata:
             get(obj, "type", str, where),
             get(obj, "snapshot-id", int, where),
             get(obj, "sequence-number", int, where),
-            get_ints(obj, "fields", where),
+            tuple(get_list(obj, "fields", where)),
             get_str_map(obj, "properties", where, {}),
             unknown(obj, _BLOB_KEYS),
         )

@@ -9,7 +9,7 @@ import orjson
 from attrs import define, field, frozen
 
 from icecore.engine.common.compressed_json import decompress
-from icecore.engine.common.json_reader import get, get_list, get_str_map, get_strs, keys_of, loads, unknown
+from icecore.engine.common.json_reader import get, get_list, get_str_map, keys_of, loads, unknown
 from icecore.engine.common.text import short_repr
 from icecore.engine.errors import UnsupportedFormatVersionError, ValidationError
 from icecore.engine.spec.schema import Schema
@@ -67,6 +67,11 @@ class ViewVersion:
         """The dialects that the version has SQL for, in lower case."""
         return frozenset(r.dialect.lower() for r in self.representations if r.type == "sql" and r.dialect is not None)
 
+    @property
+    def namespace(self) -> tuple[str, ...]:
+        """The default namespace as names; clients once gave it levels that are no text."""
+        return tuple(map(str, self.default_namespace))
+
     def to_dict(self) -> dict[str, Any]:
         out: dict[str, Any] = {
             "version-id": self.version_id,
@@ -89,7 +94,7 @@ class ViewVersion:
             get(obj, "schema-id", int, where),
             get(obj, "timestamp-ms", int, where),
             tuple(ViewRepresentation.from_dict(r) for r in get_list(obj, "representations", where)),
-            get_strs(obj, "default-namespace", where),
+            tuple(get_list(obj, "default-namespace", where)),
             get(obj, "default-catalog", str, where, None),
             get_str_map(obj, "summary", where),
             unknown(obj, _VERSION_KEYS),

@@ -123,7 +123,7 @@ class View:
         from icecore.engine.query.source_names import NameScope
 
         version = self.current_version()
-        return NameScope(version.default_namespace, version.default_catalog, f"view {dotted(self.name())}")
+        return NameScope(version.namespace, version.default_catalog, f"view {dotted(self.name())}")
 
     def refresh(self) -> View:
         """Brings the view up to date with later commits. Raises NoSuchViewError where it was dropped."""

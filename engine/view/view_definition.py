@@ -93,7 +93,7 @@ def location_updates(location: str | None) -> list[ViewUpdate]:
 
 def _schema(given: SchemaLike | None, version: ViewVersion, name: Identifier, lookup: Lookup) -> Schema:
     if given is None:
-        scope = NameScope(version.default_namespace, version.default_catalog, f"view {dotted(name)}")
+        scope = NameScope(version.namespace, version.default_catalog, f"view {dotted(name)}")
         columns = query_schema(lookup, name, sql_for(version, DUCKDB, dotted(name)).sql, scope)
         try:
             return arrow_to_schema(columns, format_version=_ALL_TYPES)

@@ -142,7 +142,7 @@ def _view_row(view: View) -> dict[str, Any]:
         "versions": len(m.versions),
         "columns": len(m.schema().fields),
         "default_catalog": version.default_catalog,
-        "default_namespace": ".".join(version.default_namespace),
+        "default_namespace": ".".join(version.namespace),
         "sql": [(r.dialect, r.sql) for r in version.representations if r.dialect is not None],
         "summary": list(version.summary.items()),
         "properties": list(m.properties.items()),

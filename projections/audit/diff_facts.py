@@ -54,9 +54,7 @@ def _of_view(m: ViewMetadata) -> Iterator[tuple[Fact, tuple[str, str]]]:
     yield from _columns(m.schema())
     version = m.current_version()
     yield _fact("version", "", f"version {m.current_version_id}")
-    yield _fact(
-        "default-namespace", "", ".".join((*filter(None, [version.default_catalog]), *version.default_namespace))
-    )
+    yield _fact("default-namespace", "", ".".join((*filter(None, [version.default_catalog]), *version.namespace)))
     for r in version.representations:
         yield _fact(r.type, r.dialect or "", r.sql if r.sql is not None else _json(r.to_dict()))
     for key, value in m.properties.items():

@@ -247,7 +247,7 @@ _PHRASES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "add-schema": lambda u: f"schema {u['schema']['schema-id']}",
     "add-spec": _spec,
     "set-properties": lambda u: f"set {', '.join(sorted(u.get('updates', u.get('updated', {}))))}",
-    "remove-properties": lambda u: f"unset {', '.join(u.get('removals', u.get('removed', [])))}",
+    "remove-properties": lambda u: f"unset {', '.join(map(str, u.get('removals', u.get('removed', []))))}",
     "add-view-version": _view_version,
     "set-current-view-version": lambda u: f"back to version {u['view-version-id']}",
     "upgrade-format-version": lambda u: f"format version {u['format-version']}",

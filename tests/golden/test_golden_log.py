@@ -20,6 +20,7 @@ from attrs import evolve
 from core_tables import local, repository_of, store_of
 
 import icecore
+from icecore.engine.errors import NoSuchTableError
 from icecore.engine.events.event import GENESIS_HASH, Event, canonical
 from icecore.engine.formats.event_content import decode_content
 from icecore.engine.log import store
@@ -153,3 +154,26 @@ def test_stored_events_fold_to_stored_metadata(version: int, folder: Path, schem
     assert state.identifier == ("ns", "u")
     assert state.metadata_version == 6
     assert set(state.metadata.refs) == {"main", "dev", "v1"}
+
+
+def test_a_log_opens_whose_lists_of_ids_and_names_hold_something_else(tmp_path: Path) -> None:
+    """Clients' commits with such ones were once accepted; they mean now what they meant then."""
+    home = tmp_path / "lake"
+    icecore.import_log(HERE / "early" / "odd_lists.jsonl", home, location_mapping={"file:///lake": home.as_uri()})
+    with icecore.open(home) as catalog:
+        catalog.rebuild()
+        assert catalog.verify().problems == ("ns.t: the statistics file file:///lake/ns/t/metadata/x.puffin is gone",)
+        table = catalog.load_table("ns.t")
+        assert table.metadata.properties == {"1": "one"}
+        assert [s.schema_id for s in table.metadata.schemas] == [1], "JSON's false was 0"
+        assert [s.spec_id for s in table.metadata.partition_specs] == [0], "and 1.0 was 1"
+        assert table.metadata.statistics[0].blob_metadata[0].to_dict()["fields"] == [1.5, "a", None, {}]
+        assert catalog.load_view("ns.v").metadata.versions[0].to_dict()["default-namespace"] == ["ns", 2, None, {}]
+        assert catalog.log().column("changes").to_pylist()[3] == "unset a, 1, 1.5, None, True"
+        assert catalog.sql("SELECT default_namespace FROM views").to_pylist() == [{"default_namespace": "ns.2.None.{}"}]
+        catalog.audit()
+        with pytest.raises(NoSuchTableError, match="there is no table or view 't'"):
+            catalog.query("SELECT * FROM ns.v")
+        catalog.register_table("ns.u", str(table.metadata_location))
+        table.set_properties({"goes": "on"})
+        assert catalog.load_table("ns.t").metadata.properties == {"1": "one", "goes": "on"}

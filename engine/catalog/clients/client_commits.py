@@ -11,6 +11,7 @@ from attrs import frozen
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle
 from icecore.engine.commit.decide import ChangeMetadata
+from icecore.engine.commit.given_updates import with_checked_lists
 from icecore.engine.common.identifiers import Identifier, identifier_tuple
 from icecore.engine.data.pyiceberg_values import is_pyiceberg_value
 from icecore.engine.errors import ValidationError
@@ -42,7 +43,7 @@ def requirements_of(given: Iterable[object]) -> tuple[TableRequirement, ...]:
 
 def updates_of(given: Iterable[object]) -> list[TableUpdate]:
     """The updates, likewise. Raises ValidationError."""
-    return list(_read(given, TableUpdate, read_table_updates))
+    return with_checked_lists(_read(given, TableUpdate, read_table_updates))
 
 
 def asked_part(

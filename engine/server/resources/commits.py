@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from icecore.engine.catalog.clients.client_commits import asked_part
+from icecore.engine.catalog.clients.client_commits import asked_part, updates_of
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.json_reader import get, get_list
@@ -24,7 +24,7 @@ from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.refusal import Refusal
 from icecore.engine.spec.updates.read_requirements import read_table_requirements
 from icecore.engine.spec.updates.requirement import AssertCreate
-from icecore.engine.spec.updates.table_update import AddSnapshot, TableUpdate, read_table_updates
+from icecore.engine.spec.updates.table_update import AddSnapshot, TableUpdate
 
 _LONGEST_NAME = 200
 """As a `User-Agent` may be in the log."""
@@ -77,7 +77,7 @@ def table_part(
 
 
 def _updates(change: Mapping[str, Any]) -> list[TableUpdate]:
-    return list(read_table_updates(get_list(change, "updates", "the request", [])))
+    return updates_of(get_list(change, "updates", "the request", []))
 
 
 def _commit(call: Call, parts: list[Part], updates: Iterable[TableUpdate]) -> Answer | None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar, get_type_hints
 
 from attrs import field, frozen
 
-from icecore.engine.common.json_reader import get, get_ints, get_str_map, get_strs
+from icecore.engine.common.json_reader import get, get_list, get_str_map
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 
@@ -43,7 +43,7 @@ class MetadataUpdate:
         elif kind in (int, str):
             value = get(obj, key, kind, cls.action)
         else:
-            value = get_ints(obj, key, cls.action)
+            value = tuple(get_list(obj, key, cls.action))
         return cls(value)  # type: ignore[call-arg]  # each has one field
 
 
@@ -122,7 +122,7 @@ class RemoveProperties(MetadataUpdate):
     def from_dict(cls, obj: Any) -> RemoveProperties:
         """`removed` is how early REST clients spell the field."""
         early = "removed" in obj and "removals" not in obj
-        return cls(get_strs(obj, "removed" if early else "removals", cls.action))
+        return cls(tuple(get_list(obj, "removed" if early else "removals", cls.action)))
 
 
 U = TypeVar("U", bound=MetadataUpdate)

@@ -299,9 +299,17 @@ def test_what_lists_hold_is_looked_at(
     """What can't be looked up was answered 500, which leaves clients in doubt; other values went into the log."""
     make_table(rest)
     position = catalog.position
-    body = {"requirements": [], "updates": [{"action": action, key: [wrong]}]}
+    body: dict[str, Any] = {"requirements": [], "updates": [{"action": action, key: [wrong]}]}
     code, kind, message = rest.post("/v1/namespaces/ns/tables/t", body).error
     assert (code, kind) == (400, "ValidationException") and f"'{key}' must hold" in message
+    blob = {"type": "t", "snapshot-id": 1, "sequence-number": 1, "fields": [wrong]}
+    sizes = {"file-size-in-bytes": 1, "file-footer-size-in-bytes": 1}
+    statistics = {"snapshot-id": 1, "statistics-path": "x", **sizes, "blob-metadata": [blob]}
+    body["updates"] = [{"action": "set-statistics", "statistics": statistics}]
+    assert "'fields' must hold" in rest.post("/v1/namespaces/ns/tables/t", body).error[2]
+    version = {**VERSION, "default-namespace": [wrong]}
+    view = {"name": "v", "schema": SCHEMA, "view-version": version, "properties": {}}
+    assert "'default-namespace' must hold" in rest.post("/v1/namespaces/ns/views", view).error[2]
     assert catalog.position == position
 
 
