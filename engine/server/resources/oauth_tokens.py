@@ -20,6 +20,8 @@ from icecore.engine.server.wire.permissions import basic_password, bearer
 LIFETIME_S = 3600
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 LONGEST_USER = 200
+LONGEST_NAME = 500
+"""Of a user's token, by which others can be asked for: each puts a name before that of the one before."""
 ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 
 
@@ -46,6 +48,8 @@ def get_token(call: Call) -> Answer:
             return _refused(400, "invalid_request", str(e))
         return _refused(401, "invalid_client", str(e), {"www-authenticate": 'Basic realm="icecore"'})
     name = principal.name if user is None else f"{user} via {principal.name}"
+    if user is not None and len(name) > LONGEST_NAME:
+        return _refused(400, "invalid_request", f"the name of who speaks for whom can have {LONGEST_NAME} characters")
     token = call.serving.tokens.derive(principal, LIFETIME_S * 1000, name)
     told = {"access_token": token, "token_type": "bearer", "expires_in": LIFETIME_S, "issued_token_type": ACCESS_TOKEN}
     return json_answer(told, headers={"cache-control": "no-store"})
@@ -63,7 +67,7 @@ def _user(token: str) -> str | None:
     except ValueError:
         return None
     user = told[1].get("sub")
-    is_named = isinstance(user, str) and 0 < len(user) <= LONGEST_USER and user.isprintable()
+    is_named = isinstance(user, str) and 0 < len(user.strip()) <= len(user) <= LONGEST_USER and user.isprintable()
     return user if is_named and told[0].get("alg") == "none" and not signature else None
 
 

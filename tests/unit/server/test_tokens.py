@@ -252,10 +252,14 @@ def test_a_client_speaks_for_its_users(rest: RestClient, tokens: AccessTokens, c
     assert asked(rest, got, "POST", "/v1/namespaces", {"namespace": ["people", "x"]}).status == 200
     assert catalog.log().to_pylist()[-1]["actor"] == "eve via trino"
     assert asked(rest, got, "GET", T).status == 403
+    longer = exchanged(jwt({"alg": "none"}, {"sub": "x" * 200}), got).json["access_token"]
+    longer = exchanged(jwt({"alg": "none"}, {"sub": "y" * 200}), longer).json["access_token"]
+    assert exchanged(jwt({"alg": "none"}, {"sub": "z" * 200}), longer).status == 400, "names of names end"
+    assert exchanged(longer, "").status == 200, "it is renewed"
     tokens.revoke("trino")
     assert asked(rest, got, "GET", "/v1/namespaces/people").status == 401
     other = made(tokens, "manage:*", name="other")
-    signed, none = jwt({"alg": "HS256"}, {"sub": "eve"}, "c2ln"), jwt({"alg": "none"}, {"sub": ""})
+    signed, none = jwt({"alg": "HS256"}, {"sub": "eve"}, "c2ln"), jwt({"alg": "none"}, {"sub": " "})
     for subject, actor in ((eve, ""), (eve, "x"), (eve, eve), (signed, other), (none, other), ("..", other)):
         refused = exchanged(subject, actor)
         assert (refused.status, refused.json["error"]) == (400, "invalid_request")
