@@ -55,13 +55,13 @@ def report_page(head: ReportHead, tables: Sequence[TableData], audit: Audit) -> 
     return f"<!DOCTYPE html>\n{page}\n"
 
 
-def report_parts(tables: Sequence[TableData], audit: Audit) -> list[Markup]:
-    """The page below its head: sums, an overview, and a section for each table."""
+def report_parts(tables: Sequence[TableData], audit: Audit | None) -> list[Markup]:
+    """The page below its head: sums, an overview, and a section for each table; of findings where there is an audit."""
     sections = [_section(i, t, audit, is_alone=len(tables) == 1) for i, t in enumerate(tables)]
     return [_sums(tables, audit), _overview(tables, audit), _others(tables, audit), legend(tables), *sections]
 
 
-def _sums(tables: Sequence[TableData], audit: Audit) -> Markup:
+def _sums(tables: Sequence[TableData], audit: Audit | None) -> Markup:
     """The sums of all."""
     sums = {
         "tables": f"{len(tables):,}",
@@ -70,7 +70,7 @@ def _sums(tables: Sequence[TableData], audit: Audit) -> Markup:
         "bytes": in_bytes(sum(t.sum("bytes") for t in tables)),
         "commits": f"{sum(len(t.commits) for t in tables):,}",
     }
-    found = {s: audit.count(s) for s in Severity}
+    found = {} if audit is None else {s: audit.count(s) for s in Severity}
     return tiles(
         {**sums, **{f"{s}s": f"{n:,}" for s, n in found.items()}}, {f"{s}s": str(s) for s in found if found[s]}
     )
@@ -82,7 +82,7 @@ def tiles(values: Mapping[str, str], kinds: Mapping[str, str] = {}) -> Markup:
     return element("section", *drawn, class_="tiles")
 
 
-def _overview(tables: Sequence[TableData], audit: Audit) -> Markup:
+def _overview(tables: Sequence[TableData], audit: Audit | None) -> Markup:
     """A line for each table, which leads to its section."""
     if len(tables) < 2:
         return Markup("")
@@ -106,15 +106,15 @@ def _line(place: int, table: TableData, found: Sequence[AuditFinding]) -> Markup
     )
 
 
-def _others(tables: Sequence[TableData], audit: Audit) -> Markup:
+def _others(tables: Sequence[TableData], audit: Audit | None) -> Markup:
     """The findings that are of none of the tables; of a dropped one they have its name."""
     own = {f for t in tables for f in _findings_of(t, audit)}
-    left = [f for f in audit.findings if f not in own]
+    left = [f for f in _findings(audit) if f not in own]
     named = [f if f.table is None else evolve(f, message=f"{f.table}: {f.message}") for f in left]
     return element("section", element("h2", "Of the warehouse"), _listed(named)) if named else Markup("")
 
 
-def _section(place: int, table: TableData, audit: Audit, *, is_alone: bool) -> Markup:
+def _section(place: int, table: TableData, audit: Audit | None, *, is_alone: bool) -> Markup:
     """The part about one table; the title of a page about it alone has its name."""
     about = table.about
     facts = [
@@ -143,8 +143,12 @@ def _is_partitioned(table: TableData) -> bool:
     return any(p["partition"] for p in table.partitions)
 
 
-def _findings_of(table: TableData, audit: Audit) -> list[AuditFinding]:
-    return [f for f in audit.findings if f.table == table.name and f.table_uuid in (None, table.about["table_uuid"])]
+def _findings(audit: Audit | None) -> Sequence[AuditFinding]:
+    return () if audit is None else audit.findings
+
+
+def _findings_of(table: TableData, audit: Audit | None) -> list[AuditFinding]:
+    return [f for f in _findings(audit) if f.table == table.name and f.table_uuid in (None, table.about["table_uuid"])]
 
 
 def _listed(found: Sequence[AuditFinding]) -> Markup:

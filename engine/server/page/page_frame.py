@@ -22,7 +22,7 @@ HEADERS = {"content-security-policy": POLICY, "x-content-type-options": "nosniff
 ASKS_BROWSER = {"www-authenticate": 'Basic realm="icecore: a token is the password", charset="UTF-8"'}
 _OF_ALL = (("/", "Log"), ("/sql", "SQL"), ("/findings", "Findings"))
 _PLACES = (_OF_ALL[0], ("/tables", "Tables"), *_OF_ALL[1:])
-_OF_TABLE = (("", "Report"), ("/plan", "Plan"), ("/blame", "Blame"))
+_OF_TABLE = (("", "Report"), ("/plan", "Plan"), ("/blame", "Blame"), ("/findings", "Findings"))
 
 
 def framed(call: Call, title: str, here: str, *content: Markup, facts: str = "", table: Identifier = ()) -> Answer:

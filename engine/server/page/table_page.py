@@ -1,4 +1,4 @@
-"""The page of one table: its report, and what of it can be blamed."""
+"""The pages of one table: its report with what of it can be blamed, and its findings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from icecore.engine.catalog.audits.audit_tools import audit, audit_rules, reported_tables
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import counted
 from icecore.engine.server.page.page_frame import framed, grid, link, table_path
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
@@ -16,18 +17,24 @@ from icecore.projections.report.report_page import report_parts
 
 
 def table_page(call: Call) -> Answer:
-    """The report of a table: commits, growth, files, partitions, delete debt, snapshots, findings; and its parts.
-
-    Findings are those of the rules of one table; the others are on their own page.
-    """
+    """The report of a table: commits, growth, files, partitions, delete debt, snapshots; and its parts."""
     name = call.table
     table = call.catalog.load_table(name)
-    own = [r.id for r in audit_rules(call.catalog) if r.scope is Scope.TABLE]
-    found = audit(call.catalog, tables=[name], rules=own)
-    parts = report_parts(reported_tables(call.catalog, name), found)
+    parts = report_parts(reported_tables(call.catalog, name), None)
     path = table_path(name)
     more = (_columns(name, table), _refs(name, table), _properties(name, table))
     return framed(call, ".".join(name), path, *parts, *more, table=name)
+
+
+def table_findings_page(call: Call) -> Answer:
+    """The findings of the rules of one table, the gravest first, which read all its history and list its files."""
+    name = call.table
+    own = [r.id for r in audit_rules(call.catalog) if r.scope is Scope.TABLE]
+    found = audit(call.catalog, tables=[name], rules=own).findings
+    rows = [(element("b", str(f.severity), class_=str(f.severity)), f.rule, f.message, f.mend) for f in found]
+    told = grid("Findings", ("severity", "rule", "finding", "what mends it"), rows, class_="stacks")
+    here, facts = table_path(name, "/findings"), counted(len(rows), "finding")
+    return framed(call, f"Findings of {'.'.join(name)}", here, told, facts=facts, table=name)
 
 
 def _columns(name: Identifier, table: Table) -> Markup:

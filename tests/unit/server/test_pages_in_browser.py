@@ -24,6 +24,7 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 PATHS = (
     *("/", "/tables", "/findings", "/sql?q=SELECT+*+FROM+files", "/sql?q=nonsense"),
     *("/tables/ns/t", "/tables/ns/t/plan?filter=id+%3D+1", "/tables/ns/t/blame?of=column&value=id"),
+    "/tables/ns/t/findings",
 )
 pytestmark = pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium")
 
