@@ -42,6 +42,7 @@ A table that can't be read has no rows in those that need what can't be read of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -86,6 +87,11 @@ def _of_log(schema: pa.Schema, rows: _History) -> Callable[[AuditedRows], pa.Tab
     return lambda of: of.of_log(schema, rows)
 
 
+def _commits(of: AuditedRows) -> pa.Table:
+    with_files = of.asks_for(commit_rows.COUNTED)
+    return of.of_log(commit_rows.COMMITS, partial(commit_rows.commits, with_files=with_files))
+
+
 AUDIT_TABLES: dict[str, Callable[[AuditedRows], pa.Table]] = {
     "log": catalog_rows.log,
     "namespaces": catalog_rows.namespaces,
@@ -108,6 +114,7 @@ AUDIT_TABLES: dict[str, Callable[[AuditedRows], pa.Table]] = {
     "commit_reports": report_rows.commit_reports,
     **{name: rows for name, (_, rows) in ICEBERG_TABLES.items()},
     **{name: _of_log(schema, rows) for name, (schema, rows) in HISTORIES.items()},
+    "commits": _commits,
     "file_history": file_history_rows,
 }
 

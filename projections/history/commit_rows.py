@@ -38,14 +38,15 @@ _OF_SNAPSHOT = (
     pa.field("operation", pa.string()),
 )
 _COUNTS = ("data_files", "delete_files", "records")
+_PATHS = ("added_file_paths", "removed_file_paths")
+COUNTED = (*(f"{verb}_{what}" for verb in ("added", "removed") for what in _COUNTS), *_PATHS)
+"""The columns of `commits` for which the files of each commit are read."""
 COMMITS = pa.schema(
     [
         *OF_EVENT,
         *_OF_SNAPSHOT,
         ("committed_at", pa.timestamp("ms", "UTC")),
-        *((f"{verb}_{what}", pa.int64()) for verb in ("added", "removed") for what in _COUNTS),
-        ("added_file_paths", pa.list_(pa.string())),
-        ("removed_file_paths", pa.list_(pa.string())),
+        *((name, pa.list_(pa.string()) if name in _PATHS else pa.int64()) for name in COUNTED),
         ("summary", pa.map_(pa.string(), pa.string())),
     ]
 )
@@ -97,11 +98,11 @@ class Brought:
         }
 
 
-def brought(log: LoggedTables, table: LoggedTable) -> Iterator[Brought]:
+def brought(log: LoggedTables, table: LoggedTable, *, with_entries: bool = True) -> Iterator[Brought]:
     """The snapshots of a table's events, in their order, each when it came first. Raises CorruptLogError."""
     known: set[int] = set()
     for event in log.events(table):
-        changes = changes_of(event.payload, event.position)
+        changes = changes_of(event.payload, event.position) if with_entries else {}
         snapshots, branches = snapshots_of(event)
         content = log.repository.entries.beside(event.position) if changes else None
         for snapshot in snapshots:
@@ -122,10 +123,10 @@ def _changed(event: Event, change: ManifestChanges, content: pa.Table | None) ->
     return entries if changed.all() else entries.filter(arrays.booleans(changed))
 
 
-def commits(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:
-    """The rows of `commits`."""
+def commits(log: LoggedTables, table: LoggedTable, *, with_files: bool = True) -> list[pa.Table]:
+    """The rows of `commits`; without files COUNTED are only what summaries tell."""
     rows = []
-    for each in brought(log, table):
+    for each in brought(log, table, with_entries=with_files):
         summary = each.snapshot.summary or {}
         row = {
             **each.values(table),

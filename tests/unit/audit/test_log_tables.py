@@ -14,6 +14,7 @@ from core_tables import local, pyiceberg_catalog
 import icecore
 from icecore.engine.archive.log_replica import ReplayedModels
 from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS
+from icecore.projections.history import commit_rows
 from icecore.projections.verify import verify_models
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
@@ -160,6 +161,22 @@ def test_the_past_is_the_rows_up_to_a_position(lake: icecore.Catalog, name: str)
         assert lake.at(position).sql(query).to_pylist() == ask(lake, query), position
     assert ask(lake, f"SELECT * FROM {name} WHERE name = 'other'") == []
     assert AUDIT_SCHEMAS[name].names[:5] == ["namespace", "name", "table_uuid", "name_now", "position"]
+
+
+def test_files_of_commits_are_read_where_a_query_can_ask_for_them(
+    lake: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each column is the same alone as with all others."""
+    every = lake.sql("SELECT * FROM commits ORDER BY table_uuid, position")
+    for column in every.column_names:
+        alone = lake.sql(f"SELECT {column} FROM commits ORDER BY table_uuid, position")
+        assert alone[column].to_pylist() == every[column].to_pylist(), column
+    monkeypatch.setattr(commit_rows, "_counted", None)
+    for column in set(every.column_names) - set(commit_rows.COUNTED):
+        lake.sql(f"SELECT {column} FROM commits")
+    for query in ("SELECT * FROM commits", "SELECT c FROM commits AS c", "SELECT COLUMNS('added.*') FROM commits"):
+        with pytest.raises(TypeError):
+            lake.sql(query)
 
 
 def test_another_engine_s_commits_are_told(tmp_path: Path) -> None:
