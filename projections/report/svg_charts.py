@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 from attrs import frozen
 
@@ -12,6 +13,7 @@ from icecore.projections.report.html_elements import Markup, element
 
 WIDTH, HEIGHT = 460.0, 170.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 8.0, 10.0, 24.0
+_PLACES = 2 * WIDTH
 _ROUND = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 Told = Callable[[float], str]
 
@@ -57,7 +59,8 @@ def steps(
 ) -> Markup:
     """A line that goes from each value to the next one when that comes, over a filled area.
 
-    `told_x` tells a place of the scale below, of so long a scale; for `unit` see `nice_top`.
+    `told_x` tells a place of the scale below, of so long a scale; for `unit` see `nice_top`. Of points in one place, as
+    of many thousands, the least, the greatest and the last are drawn.
     """
     first, last = points[0][0], points[-1][0]
     top = nice_top(max(value for _, value in points), unit)
@@ -68,9 +71,10 @@ def steps(
         return f"{across:.1f} {HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM):.1f}"
 
     path, before = [f"M{at(*points[0])}"], points[0][1]
-    for x, value in points[1:]:
-        path += [f"L{at(x, before)}", f"L{at(x, value)}"]
-        before = value
+    for _, group in groupby(points[1:], lambda point: round(_PLACES * (point[0] - first) / span)):
+        [x, *_], values = zip(*group, strict=True)
+        path += [f"L{at(x, value)}" for value, _ in groupby((before, min(values), max(values), values[-1]))]
+        before = values[-1]
     line = "".join(path)
     area = f"{line}L{at(last, 0)}L{at(first, 0)}Z"
     drawn = [

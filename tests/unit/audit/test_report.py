@@ -167,6 +167,22 @@ def test_charts_hold_their_values() -> None:
     assert share(1, 0, "of nothing").count("<rect") == 1
 
 
+def test_a_line_of_many_points_is_no_longer_than_it_is_wide() -> None:
+    """It reaches as high and as low, and ends where it ends."""
+
+    def line(points: list[tuple[float, float]]) -> list[list[float]]:
+        drawn = steps(points, in_short, lambda x, _: f"{x:g}", "x")
+        found = re.search(r'class="line" d="M([^"]*)"', drawn)
+        assert found is not None
+        return [[float(n) for n in at.split()] for at in found[1].split("L")]
+
+    few = line([(0, 1), (10, 8), (20, 2), (20, 8), (20, 2)])
+    assert [y for _, y in few] == [129, 129, 10, 10, 112, 10, 112]
+    many = line([(i, 500 + i % 7 - 400 * (i == 70_001) + 400 * (i == 30_001)) for i in range(100_000)])
+    assert len(many) < 4_000 and many[-1][0] > 451.4
+    assert [min(y for _, y in many), max(y for _, y in many)] == [22.8, 132.3], "906 and 101 of 1,000"
+
+
 def test_partitions_of_two_fields_are_a_grid() -> None:
     cells = [Cell(f"a={a}/b={b}", (a, b), 10 * (a == "x"), "") for a in "xyz" for b in "123"]
     drawn = heat_map(cells, "x")
