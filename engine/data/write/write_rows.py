@@ -6,10 +6,9 @@ Spec: Writer Requirements (G3: all columns are written, identity partition colum
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -35,6 +34,8 @@ _STREAM_PIECE_BYTES = 64 * MIB
 _TABLE_PIECE_BYTES = 1024 * MIB
 _PENDING_BYTES = 512 * MIB
 _SORTED_BYTES = 512 * MIB
+
+_Key: TypeAlias = tuple[bytes | None, ...]
 
 
 def write_data_files(
@@ -88,7 +89,7 @@ def write_data_files(
 
 
 class _Writers:
-    """The open writers by partition, and every file that was begun."""
+    """The open writers by partition, those with a file in the order of their use, and every file that was begun."""
 
     def __init__(self, kind: FileKind, spec: PartitionSpec, locations: DataLocations, file_prefix: str) -> None:
         self.kind = kind
@@ -99,25 +100,36 @@ class _Writers:
         self.begun: list[str] = []
         self.finished: list[ContentFile] = []
         self.held_bytes = 0
-        self.open: OrderedDict[tuple[bytes | None, ...], RollingWriter] = OrderedDict()
+        self.pending_bytes = 0
+        self.open: dict[_Key, RollingWriter] = {}
+        self.with_file: dict[_Key, None] = {}
 
     def add(self, partition: tuple[Any, ...], rows: pa.Table) -> None:
         key = self.spec.key(partition, self.kind.schema)
         writer = self.open.get(key)
         if writer is None:
             writer = self.open[key] = RollingWriter(self.kind, partition, lambda: self.next_location(partition))
-        self.open.move_to_end(key)
-        writer.add(rows)
+        self._written(key, lambda: writer.add(rows))
         self.held_bytes += rows.nbytes
         if self.held_bytes > _PENDING_BYTES // 4:
             self.held_bytes = 0
             for w in self.open.values():
                 w.let_go()
-        if sum(w.pending_bytes for w in self.open.values()) > _PENDING_BYTES:
-            max(self.open.values(), key=lambda w: w.pending_bytes).flush()
-        with_file = [k for k, w in self.open.items() if w.has_file]
-        for oldest in with_file[:-MAX_OPEN_FILES]:
-            self._finish(oldest)
+        if self.pending_bytes > _PENDING_BYTES:
+            largest = max(self.open, key=lambda k: self.open[k].pending_bytes)
+            self._written(largest, self.open[largest].flush)
+        while len(self.with_file) > MAX_OPEN_FILES:
+            self._finish(next(iter(self.with_file)))
+
+    def _written(self, key: _Key, write: Callable[[], None]) -> None:
+        """Lets a writer write, and notes what it has then: to ask all each time takes long where there are many."""
+        writer = self.open[key]
+        self.pending_bytes -= writer.pending_bytes
+        write()
+        self.pending_bytes += writer.pending_bytes
+        self.with_file.pop(key, None)
+        if writer.has_file:
+            self.with_file[key] = None
 
     def next_location(self, partition: tuple[Any, ...]) -> str:
         name = f"{self.file_prefix}-{len(self.begun):05d}-{self.mark}.{self.kind.extension}"
@@ -126,11 +138,12 @@ class _Writers:
         return self.begun[-1]
 
     def finish_all(self) -> None:
-        while self.open:
-            self._finish(next(iter(self.open)))
+        for key in list(self.open):
+            self._finish(key)
 
-    def _finish(self, key: tuple[bytes | None, ...]) -> None:
-        self.finished.extend(self.open[key].finish())
+    def _finish(self, key: _Key) -> None:
+        writer = self.open[key]
+        self._written(key, lambda: self.finished.extend(writer.finish()))
         del self.open[key]
 
     def files(self) -> list[ContentFile]:

@@ -15,6 +15,7 @@ import pytest
 
 import icecore
 from icecore.engine.data.write import row_ranges, write_rows
+from icecore.engine.data.write.data_file_writer import RollingWriter
 from icecore.engine.operations import copy_on_write, file_effects
 
 N = 3000
@@ -130,6 +131,23 @@ def test_partitions_that_come_in_turns_get_a_file_each(
     table.append(stream_of(rows(), 100))
     assert len(table.scan().plan_files()) == 20
     assert table.scan().count() == N
+
+
+def test_a_write_asks_each_partition_few_times_however_many_there_are(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time that rows of one came, all others were asked what they hold."""
+    asked: list[bool] = []
+    has_file: property = vars(RollingWriter)["has_file"]
+
+    def counted(self: RollingWriter) -> bool:
+        asked.append(has_file.__get__(self))
+        return asked[-1]
+
+    monkeypatch.setattr(RollingWriter, "has_file", property(counted))
+    table = catalog.create_table("ns.t", schema=rows().schema, partition_spec=["id"])
+    table.append(rows(200))
+    assert len(table.scan().plan_files()) == 200 and len(asked) < 5 * 200
 
 
 def test_rows_of_a_seldom_partition_hold_no_others(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
