@@ -61,7 +61,7 @@ def keep_rows(rows: pa.Table, bound: Expression, schema: Schema, *, selected: bo
             return name
 
         def listed(values: tuple[Any, ...]) -> str:
-            return named(f"filter_values_{next(numbers)}", _values(values))
+            return named(f"filter_values_{next(numbers)}", _values(type(values[0]).__name__, values))
 
         condition = to_sql(bound, columns.column, parameters, columns.bucket, listed)
         named("data_rows", pa.table({**columns.found, "place": np.arange(rows.num_rows)}))
@@ -73,10 +73,12 @@ def keep_rows(rows: pa.Table, bound: Expression, schema: Schema, *, selected: bo
 
 
 @lru_cache(8)
-def _values(values: tuple[Any, ...]) -> pa.Table:
-    """Literals of IN, which are the same for each batch of a scan; uuids as their text."""
-    plain = [str(v) for v in values] if isinstance(values[0], UUID) else values
-    return pa.table({"value": plain})
+def _values(kind: str, values: tuple[Any, ...]) -> pa.Table:
+    """Literals of IN, which are the same for each batch of a scan; uuids as their text.
+
+    Of their `kind`, as a double is equal to a decimal that it isn't cast to.
+    """
+    return pa.table({"value": [str(v) for v in values] if kind == UUID.__name__ else values})
 
 
 @frozen
