@@ -36,7 +36,7 @@ from icecore.engine.spec.types import (
 )
 
 CUT = 8
-"""The bytes that part of a text must have at least, so that it says something of the text."""
+"""The bytes that part of a text must have at least to say something of it; the last one may differ."""
 Forms = frozenset[bytes]
 TEXT: Forms | None = None
 """What stands for the forms of a value in a column of text: a bound may have part of it, or be part of it."""
@@ -124,9 +124,12 @@ class WantedBounds:
         text = self.wanted.encoded
         if text in bound:
             return True
-        before_last = {bound, bound[:-1], bound.decode(errors="ignore")[:-1].encode()}
-        ends = range(max(0, len(bound) - len(text) - 1), len(bound) - CUT + 1)
-        return any(text.startswith(tuple(left[at:] for left in before_last)) for at in ends)
+        last = len(bound.decode(errors="replace")[-1:].encode())
+        return any(
+            text.startswith(left[at:])
+            for left in (bound, bound[:-1], bound[: len(bound) - last])
+            for at in range(max(0, len(bound) - len(text) - 1), len(left) - CUT + 2)
+        )
 
 
 _NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DateType)

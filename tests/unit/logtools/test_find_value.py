@@ -107,6 +107,13 @@ def test_bounds_that_are_cut_short_are_found_by_what_is_left_of_it(catalog: icec
     assert catalog.find_value("nobody at all", table="ns.t").is_nowhere
 
 
+def test_bytes_that_are_no_text_do_not_hold_every_value(catalog: icecore.Catalog) -> None:
+    """Of a digest in a bound little was left as text, with which anything begins."""
+    table = catalog.create_table("ns.t", pa.schema([("digest", pa.binary())]))
+    table.append([{"digest": bytes(range(0xF0, 0x100)) * 2}])
+    assert catalog.find_value("nobody at all", table="ns.t").is_nowhere
+
+
 def test_names_of_files_and_folders_are_searched(catalog: icecore.Catalog, warehouse: Path) -> None:
     """Those of partitions have values in them, percent-encoded, and stay when their files are gone."""
     mail = "zoe@example.org"
