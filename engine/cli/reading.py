@@ -21,6 +21,7 @@ from icecore.engine.display.output import pair_lines, print_json, print_text, wr
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.queries.named_queries import query, quote
+from icecore.engine.query.view_columns import nullable
 from icecore.engine.scan.relation.scan_relation import column_names
 from icecore.engine.view.view import View
 
@@ -193,7 +194,7 @@ def _json(text: str | None) -> Any:
 
 def _view_rows(view: View, where: str | None, columns: tuple[str, ...] | None, limit: int) -> pa.Table:
     """The first rows of a view that a filter selects. Raises ExpressionError, ValidationError, NoSuchTableError."""
-    schema = view.schema()
+    schema = nullable(view.schema())
     selected = schema.select(columns or ("*",))
     if where is None:
         names = dict(zip((f.name for f in schema.fields), column_names(schema), strict=True))

@@ -26,9 +26,14 @@ _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT"
 _ROUNDING = (pa.float64(), pa.float32())
 
 
+def nullable(schema: Schema) -> Schema:
+    """The columns of the rows of a view, any of which may be null: nothing keeps its query to what is required."""
+    return Schema(tuple(map(_optional, schema.fields)), schema.schema_id)
+
+
 def view_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of the rows of a view, any of which may be null: nothing keeps its query to what is required."""
-    return schema_to_arrow(Schema(tuple(map(_optional, schema.fields))), with_ids=False)
+    """The Arrow schema of the rows of a view."""
+    return schema_to_arrow(nullable(schema), with_ids=False)
 
 
 def _optional(f: NestedField) -> NestedField:

@@ -58,6 +58,10 @@ def lake(spark: Any, folder: Path) -> Iterator[icecore.Catalog]:
         )
         catalog.create_table(ODD, odd).append(pa.table([[1, 2], ["x", None], [3, 4], [8, 9]], schema=odd))
         catalog.create_view("ns.view", "SELECT id, town FROM ns.v3 WHERE id > 20")
+        elements = pa.list_(pa.field("element", pa.int64(), nullable=False))
+        required = pa.schema([pa.field("x", pa.int64(), nullable=False), ("l", elements), ("id", pa.int64())])
+        view = "SELECT nullif(id, 100), [nullif(id, 100)], id FROM ns.v3 WHERE id > 26"
+        catalog.create_view("ns.nulls", view, schema=required)
         lone = pa.schema([("id", pa.int64()), ("town", pa.string()), *list(COLUMNS)[2:], ("more", pa.int32())])
         catalog.create_table("ns.lone", lone)
         lost = catalog.create_table("ns.lost", COLUMNS)
@@ -102,6 +106,8 @@ def test_rows_are_those_of_a_scan(spark: Any, lake: icecore.Catalog, name: str) 
         ("SELECT id, (SELECT max(id) FROM lake.ns.v3 b WHERE b.town = a.town) FROM lake.ns.v3 a WHERE id < 2",
          [(0, 26), (1, 27)]),
         ("SELECT id FROM lake.ns.view EXCEPT SELECT id FROM lake.ns.v3 WHERE id < 100", [(100,)]),
+        ("SELECT x, l[0], id FROM lake.ns.nulls WHERE x IS NULL AND l[0] IS NULL", [(None, None, 100)]),
+        ("SELECT count(x), count(*) FROM lake.ns.nulls WHERE x IS NOT NULL", [(1, 1)]),
         ("SELECT _pos, _spec_id, _partition.city, _row_id, id FROM lake.ns.v3 WHERE id = 21", [(0, 0, "c1", 20, 21)]),
         ("SELECT count(*), count_if(_deleted), count(DISTINCT _file) FROM lake.ns.v3", [(25, 2, 7)]),
         ("SELECT `a.b`, `ti``ck`, _file, _pos FROM lake.ns.`a ``b``.c \U0001f600` WHERE `a.b` = 2", [(2, None, 9, 1)]),

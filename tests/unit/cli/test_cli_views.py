@@ -107,6 +107,16 @@ def test_show_gives_a_view_s_rows(run: Run, run_json: RunJson, notes: str) -> No
     assert "last" in run("show", notes).stdout
 
 
+def test_a_filter_finds_nulls_where_the_schema_of_a_view_requires_values(
+    run_json: RunJson, warehouse: Path, notes: str
+) -> None:
+    with icecore.open(warehouse, actor="ann") as catalog:
+        schema = pa.schema([pa.field("id", pa.int64()), pa.field("x", pa.int64(), nullable=False)])
+        catalog.create_view("shop.nulls", "SELECT id, nullif(id, 3) FROM orders WHERE id IN (1, 3)", schema=schema)
+    assert run_json("show", "shop.nulls", "--where", "x IS NULL") == [{"id": 3, "x": None}]
+    assert run_json("show", "shop.nulls", "--where", "x IS NOT NULL") == [{"id": 1, "x": 1}]
+
+
 def test_show_tells_columns_apart_whose_names_differ_in_case(run_json: RunJson, warehouse: Path, notes: str) -> None:
     with icecore.open(warehouse, actor="ann") as catalog:
         schema = pa.schema({"id": pa.int64(), "ID": pa.string()})
