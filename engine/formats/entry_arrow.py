@@ -77,6 +77,19 @@ def decode_partition(
     return tuple([None if d is None else single_value.from_bytes(t, d) for t, d in data])
 
 
+def partition_keys(
+    entries: pa.Table, specs: Mapping[int, PartitionSpec], schema: Schema
+) -> list[tuple[int, tuple[bytes | None, ...]]]:
+    """The spec id of each entry and the key of its partition, equal for equal partitions (SP5).
+
+    Bytes of entries are not: they are of the type that a column had when its manifest was written.
+    """
+    found = zip(entries["spec_id"].to_pylist(), entries["partition"].to_pylist(), strict=True)
+    written = [(spec_id, tuple(partition or ())) for spec_id, partition in found]
+    known = {(i, p): (i, specs[i].key(decode_partition(specs[i], schema, p), schema)) for i, p in set(written)}
+    return [known[w] for w in written]
+
+
 def partition_types(spec: PartitionSpec, schema: Schema) -> tuple[tuple[int, PrimitiveType], ...]:
     """The ids of a spec's fields and the types of their values."""
     return tuple((f.field_id, f.result_type(schema)) for f in spec.fields)

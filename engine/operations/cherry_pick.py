@@ -6,7 +6,7 @@ else only fast-forwards. Spec: Appendix F (L5: source-snapshot-id, published-wap
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ from attrs import frozen
 from icecore.engine.commit.decide import ChangeMetadata, Command, ProduceSnapshot, StaleRemovals
 from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.manage_snapshots import CherryPick, move_main
-from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, with_status
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, partition_keys, with_status
 from icecore.engine.metadata.write_audit_publish import PUBLISHED_WAP_ID, check_unpublished
 from icecore.engine.operations.action import PlanContext
 from icecore.engine.operations.file_effects import FileEffects, live_among, removals_of
@@ -129,7 +129,8 @@ def _check_partitions(at: PlanContext, source: Snapshot, added: pa.Table, ancest
             f"snapshot {source.snapshot_id} can't be picked: it overwrites partitions, and its parent {parent} is not "
             f"an ancestor of main"
         )
-    replaced, before = set(_partitions(added)), metadata.current_snapshot_id
+    specs, fields = metadata.specs, metadata.all_fields
+    replaced, before = set(partition_keys(added, specs, fields)), metadata.current_snapshot_id
     for snapshot in ancestors:
         if snapshot.snapshot_id == parent:
             return
@@ -137,7 +138,7 @@ def _check_partitions(at: PlanContext, source: Snapshot, added: pa.Table, ancest
             break
         before = snapshot.parent_snapshot_id
         since = _entries(at, snapshot, ManifestEntryStatus.ADDED)
-        if not replaced.isdisjoint(_partitions(since)):
+        if not replaced.isdisjoint(partition_keys(since, specs, fields)):
             raise ValidationError(
                 f"snapshot {source.snapshot_id} can't be picked: snapshot {snapshot.snapshot_id} added files to a "
                 f"partition that it replaces"
@@ -147,11 +148,6 @@ def _check_partitions(at: PlanContext, source: Snapshot, added: pa.Table, ancest
             f"snapshot {source.snapshot_id} can't be picked: it overwrites partitions, and snapshots of main since "
             f"have expired, as {before}"
         )
-
-
-def _partitions(entries: pa.Table) -> Iterator[tuple[int, tuple[object, ...]]]:
-    specs, tuples = entries["spec_id"].to_pylist(), entries["partition"].to_pylist()
-    return ((s, tuple(sorted(p or ()))) for s, p in zip(specs, tuples, strict=True))
 
 
 def _entries(at: PlanContext, snapshot: Snapshot, status: ManifestEntryStatus) -> pa.Table:

@@ -14,12 +14,14 @@ from typing import Any
 import pyarrow as pa
 from attrs import frozen
 
-from icecore.engine.formats.entry_arrow import path_keys
+from icecore.engine.formats.entry_arrow import partition_keys, path_keys
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.revert.branch_files import ROW_UPDATES, BranchChange, LiveFiles, data_of, deletes_of
 from icecore.engine.revert.revert_metadata import Refuse
 from icecore.engine.spec.content_file import DataFileContent
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
 from icecore.projections.entries.carried_entries import file_keys
 
 _WHERE = ("sequence_number", "content", "file_path", "spec_id", "partition", "referenced_data_file")
@@ -27,13 +29,9 @@ _WHERE = ("sequence_number", "content", "file_path", "spec_id", "partition", "re
 
 @frozen
 class _Files:
-    """Data files, and the delete files of some of them, as `_rows` has them."""
+    """Data files, as `_Rows` has them."""
 
     rows: list[dict[str, Any]]
-
-    @classmethod
-    def of(cls, entries: pa.Table) -> _Files:
-        return cls(_rows(entries))
 
     def met_by(self, deletes: Iterable[dict[str, Any]]) -> dict[str, str]:
         """The paths of those to which one of the delete files may apply (SP3), by their keys."""
@@ -47,11 +45,29 @@ class _Files:
         return found
 
 
-def _rows(entries: pa.Table) -> list[dict[str, Any]]:
-    """The columns of _WHERE, with the `key` of the path and that of the data file that is `named`, as plans compare."""
-    found = entries.select(_WHERE).append_column("key", path_keys(entries["file_path"]))
-    rows: list[dict[str, Any]] = found.append_column("named", path_keys(entries["referenced_data_file"])).to_pylist()
-    return rows
+@frozen
+class _Rows:
+    """A reader of entries of some states of a table, whose paths and partitions it makes comparable, as plans do."""
+
+    specs: Mapping[int, PartitionSpec]
+    fields: Schema
+
+    @classmethod
+    def of_states(cls, *states: TableState) -> _Rows:
+        """The reader for all of these, the newest one last."""
+        specs = {i: spec for state in states for i, spec in state.metadata.specs.items()}
+        return cls(specs, states[-1].metadata.all_fields)
+
+    def of(self, entries: pa.Table) -> list[dict[str, Any]]:
+        """The columns of _WHERE, with the `key` of the path, that of the data file that is `named`, and `place`."""
+        found = entries.select(_WHERE).append_column("key", path_keys(entries["file_path"]))
+        found = found.append_column("named", path_keys(entries["referenced_data_file"]))
+        places = partition_keys(entries, self.specs, self.fields)
+        return [{**row, "place": place} for row, place in zip(found.to_pylist(), places, strict=True)]
+
+    def by_key(self, entries: pa.Table) -> dict[str, dict[str, Any]]:
+        """The same rows by the keys of their files."""
+        return dict(zip(file_keys(entries).to_pylist(), self.of(entries), strict=True))
 
 
 def _may_meet(delete: dict[str, Any], data: dict[str, Any]) -> bool:
@@ -62,7 +78,7 @@ def _may_meet(delete: dict[str, Any], data: dict[str, Any]) -> bool:
         return False
     if is_equality and not delete["partition"]:
         return True
-    return bool(delete["spec_id"] == data["spec_id"] and delete["partition"] == data["partition"])
+    return bool(delete["place"] == data["place"])
 
 
 def _is_equality(delete: dict[str, Any]) -> bool:
@@ -86,28 +102,29 @@ def check_deletes(
     if not (going.num_rows or coming.num_rows or returning.num_rows):
         return
     was, made, live = (LiveFiles.of_branch(repository, state, change.branch) for state in (before, after, now))
-    known = set(file_keys(change.added).to_pylist())
-    left = {key: row for key, row in _by_key(live.deletes).items() if key not in known}
-    back, then = _by_key(coming), _by_key(was.deletes)
+    known, rows = set(file_keys(change.added).to_pylist()), _Rows.of_states(before, after, now)
+    left = {key: row for key, row in rows.by_key(live.deletes).items() if key not in known}
+    back, then = rows.by_key(coming), rows.by_key(was.deletes)
     if going.num_rows:
-        met = _Files.of(made.data).met_by(r for key, r in _by_key(made.deletes).items() if key in known)
+        met = _Files(rows.of(made.data)).met_by(r for key, r in rows.by_key(made.deletes).items() if key in known)
         _check_still_there(met, _paths(live.data), change, refuse)
         keys = [row for key, row in left.items() if key not in then and _is_equality(row)]
-        if keys and _Files([row for row in _Files.of(live.data).rows if row["key"] in met]).met_by(keys):
+        if keys and _Files([row for row in rows.of(live.data) if row["key"] in met]).met_by(keys):
             raise refuse(f"{change.branch} has later equality deletes that may be about its rows", ROW_UPDATES)
     if back:
-        _check_what_they_meet(back, left, was, live, change, refuse)
+        _check_what_they_meet(rows, back, left, was, live, change, refuse)
     differing = [row for key, row in (then | left | back).items() if (key in then) != (key in left or key in back)]
-    if differing and _Files.of(returning).met_by(differing):
+    if differing and _Files(rows.of(returning)).met_by(differing):
         raise refuse(f"{change.branch} has other delete files than then, which may apply to its files", ROW_UPDATES)
     if returning.num_rows or going.num_rows:
-        leaving, earlier = _paths(data_of(change.added)), _by_key(made.deletes)
+        leaving, earlier = _paths(data_of(change.added)), rows.by_key(made.deletes)
         later = [row for key, row in left.items() if key not in earlier]
-        if later and _Files([row for row in _rows(live.data) if row["key"] in leaving]).met_by(later):
+        if later and _Files([row for row in rows.of(live.data) if row["key"] in leaving]).met_by(later):
             raise refuse(f"{change.branch} has later deletes of rows in files that it added", ROW_UPDATES)
 
 
 def _check_what_they_meet(
+    rows: _Rows,
     back: Mapping[str, dict[str, Any]],
     left: Mapping[str, dict[str, Any]],
     was: LiveFiles,
@@ -117,9 +134,9 @@ def _check_what_they_meet(
 ) -> None:
     """The delete files that come back meet the data files that they met, no others, and no other deletion vector."""
     gone, returning = _paths(data_of(change.added)), _paths(data_of(change.removed))
-    stays = [row for row in _Files.of(live.data).rows if row["key"] not in gone]
+    stays = [row for row in rows.of(live.data) if row["key"] not in gone]
     there = {row["key"] for row in stays} | returning
-    _check_still_there(_Files.of(was.data).met_by(back.values()), there, change, refuse)
+    _check_still_there(_Files(rows.of(was.data)).met_by(back.values()), there, change, refuse)
     before = _paths(was.data)
     if _Files([row for row in stays if row["key"] not in before]).met_by(back.values()):
         raise refuse(f"delete files that it removed would meet newer files of {change.branch}", ROW_UPDATES)
@@ -130,10 +147,6 @@ def _check_what_they_meet(
 
 def _paths(entries: pa.Table) -> set[str]:
     return set(path_keys(entries["file_path"]).to_pylist())
-
-
-def _by_key(entries: pa.Table) -> dict[str, dict[str, Any]]:
-    return dict(zip(file_keys(entries).to_pylist(), _rows(entries), strict=True))
 
 
 def _check_still_there(met: Mapping[str, str], there: set[str], change: BranchChange, refuse: Refuse) -> None:

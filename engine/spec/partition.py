@@ -5,6 +5,7 @@ Spec: Partitioning (PT1 to PT7). A partition tuple is a tuple of internal values
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -119,10 +120,14 @@ class PartitionSpec:
         )
 
     def key(self, partition: Sequence[Any], schema: Schema) -> tuple[bytes | None, ...]:
-        """A key that equal partitions share (SP5): bytes, as Python takes NaN for unequal to itself, 0.0 for -0.0."""
+        """A key that equal partitions share (SP5): bytes, as Python takes NaN for unequal to itself, 0.0 for -0.0.
+
+        NaNs are one value, whatever their bits are.
+        """
+        one = (math.nan if value != value else value for value in partition)
         return tuple(
             None if value is None else single_value.partition_to_bytes(f.result_type(schema), value)
-            for f, value in zip(self.fields, partition, strict=True)
+            for f, value in zip(self.fields, one, strict=True)
         )
 
     def fields_to_list(self) -> list[dict[str, Any]]:

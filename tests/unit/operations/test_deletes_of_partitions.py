@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+import struct
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 
 import icecore
+from icecore.engine.data.write.write_rows import write_data_files
+from icecore.engine.errors import CommitConflictError, ValidationError
+from icecore.engine.spec.types import LongType
+from icecore.engine.table.written_files import WrittenFiles
 
 KINDS = [(2, "file"), (2, "partition"), (3, "file")]
 
@@ -27,3 +33,51 @@ def test_sp5_deletes_of_both_zeros_are_of_two_partitions(
     table.rewrite_position_delete_files()
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 0, 0, 3, 3, 3]
     assert catalog.verify(deep=True).ok
+
+
+def test_sp5_nan_of_other_bits_is_the_same_partition(catalog: icecore.Catalog) -> None:
+    """Others write it as their processor made it; such a file takes the place of all that are there."""
+    data = pa.table({"id": [1], "x": [math.nan]})
+    table = catalog.create_table("ns.t", data.schema, partition_spec=["x"])
+    [file] = write_data_files(
+        data,
+        schema=table.schema(),
+        spec=table.spec(),
+        location=f"{table.location()}/data",
+        storage=table.scan().storage,
+        properties={},
+        file_prefix="of-others",
+    )
+    [other] = struct.unpack("<d", (0xFFF8 << 48).to_bytes(8, "little"))
+    table.append(pa.table({"id": [2], "x": [math.nan]}))
+    table.dynamic_partition_overwrite(WrittenFiles((evolve(file, partition=(other,)),)))
+    assert table.scan().to_arrow()["id"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("promotes", [False, True])
+def test_sp5_a_partition_is_the_same_after_a_promotion(catalog: icecore.Catalog, promotes: bool) -> None:
+    """Manifests from before have narrower bytes of it: deletes by key would take a row from a file that comes back."""
+
+    def data(i: int) -> pa.Table:
+        kind = pa.int64() if table.schema().find_field("p").field_type == LongType() else pa.int32()
+        return pa.table({"id": pa.array([i]), "p": pa.array([1], kind)})
+
+    def promote() -> None:
+        if promotes:
+            with table.update_schema() as update:
+                update.update_column("p", LongType())
+
+    schema, options = pa.schema([("id", pa.int64()), ("p", pa.int32())]), {"write.wap.enabled": "true"}
+    table = catalog.create_table("ns.t", schema, partition_spec=["p"], properties=options)
+    table.append(data(1))
+    table.dynamic_partition_overwrite(data(2), snapshot_properties={"wap.id": "w"})
+    table.delete("p = 1")
+    deleted = catalog.position
+    promote()
+    with table.transaction() as changes:
+        changes.delete_keys(data(1), ["id"])
+    with pytest.raises(CommitConflictError, match="other delete files than then"):
+        catalog.revert(deleted)
+    table.append(data(3))
+    with pytest.raises(ValidationError, match="added files to a partition that it replaces"):
+        table.manage_snapshots().publish("w").commit()
