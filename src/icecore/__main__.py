@@ -35,9 +35,11 @@ def _kept(arguments: list[str]) -> bytes:
                 width = min(os.get_terminal_size(1).columns or WIDTHS[0], WIDTHS[-1])
             except OSError:
                 width = WIDTHS[0]
-            if width in WIDTHS:
+            try:
                 with open(f"{os.path.dirname(__file__)}/help_{width}.txt", "rb") as file:
                     return file.read()
+            except OSError:
+                return b""  # none is kept for this width, or all is in an archive
     return b""
 
 

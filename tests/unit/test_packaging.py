@@ -47,6 +47,14 @@ def test_the_wheel_holds_every_module_and_query_once(wheel: Path) -> None:
     assert "icecore = icecore.__main__:main" in metadata
 
 
+def test_help_is_there_where_the_wheel_is_an_archive_that_is_not_unpacked(wheel: Path) -> None:
+    """No file can be opened there, such as the help that is kept."""
+    env = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"PYTHONPATH": str(wheel)}
+    run = [sys.executable, "-m", "icecore", "--help"]
+    said = subprocess.run(run, env=env, cwd=wheel.parent, capture_output=True, text=True, check=True).stdout
+    assert said == (ROOT / "src" / "icecore" / "help_80.txt").read_text()
+
+
 def test_the_wheel_runs_by_itself(wheel: Path, tmp_path: Path) -> None:
     """Unpacked somewhere else, it makes a warehouse and verifies it, from its own files alone."""
     with zipfile.ZipFile(wheel) as archive:
