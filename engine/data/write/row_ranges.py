@@ -149,4 +149,6 @@ def _keys(table: pa.Table, orders: Sequence[RowOrder], schema: Schema, place: in
     """The keys of rows, the last one being their places: those given, or from a first one on."""
     places = place + np.arange(table.num_rows) if isinstance(place, int) else place
     keys = sort_keys(table, orders, schema, whatever_rows=True)
-    return SortKeys(keys.columns.append_column("place", pa.array(places)), (*keys.directions, ("place", "ascending")))
+    columns = dict(zip(keys.columns.column_names, keys.columns.columns, strict=True))
+    # An order of nothing but void has no columns, nor have those a length.
+    return SortKeys(pa.table({**columns, "place": places}), (*keys.directions, ("place", "ascending")))

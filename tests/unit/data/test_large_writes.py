@@ -17,6 +17,10 @@ import icecore
 from icecore.engine.data.write import row_ranges, write_rows
 from icecore.engine.data.write.data_file_writer import RollingWriter
 from icecore.engine.operations import copy_on_write, file_effects
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.sort import SortField, SortOrder
+from icecore.engine.spec.transform import VoidTransform
+from icecore.engine.spec.types import LongType, NestedField, UnknownType
 
 N = 3000
 SMALL_FILES = {"write.target-file-size-bytes": "4000", "write.parquet.row-group-limit": "100"}
@@ -206,3 +210,13 @@ def test_of_a_file_that_is_written_again_few_rows_are_in_memory(
     assert (ids == np.delete(np.arange(many + 1), [5, 1_100_005])).all()
     assert (found["_row_id"].to_numpy()[:-1] == ids[:-1]).all()
     assert found["y"][6].as_py() == -1 and found["y"][-1].as_py() == -2
+
+
+def test_many_rows_of_an_order_without_a_key_stay_as_they_come(little_memory: list[int]) -> None:
+    """A column of type unknown has no values to sort by."""
+    schema = Schema((NestedField(1, "id", LongType()), NestedField(2, "nothing", UnknownType())))
+    order = SortOrder((SortField((2,), VoidTransform()),), 1)
+    data = pa.table({"id": np.arange(N), "nothing": pa.nulls(N)})
+    found = row_ranges.sorted_rows((data.slice(i, 100) for i in range(0, N, 100)), (order,), schema)
+    assert pa.concat_tables(found)["id"].to_pylist() == list(range(N))
+    assert len(little_memory) > 3
