@@ -65,7 +65,8 @@ class RowRanges:
 
     def sort(self, rows: pa.Table) -> pa.Table:
         """The rows of a range in their order, equal ones as they come."""
-        return rows.take(sort_keys(rows, self.orders, self.schema).indices())
+        keys = sort_keys(rows, self.orders, self.schema)
+        return rows.take(keys.indices()) if keys.directions else rows
 
 
 @frozen
