@@ -41,7 +41,7 @@ class LocationMapping:
         return self._resolve_other_spelling(location) if self.prefixes else location
 
     def _resolve_other_spelling(self, location: str) -> str:
-        if _is_relative(location) and not any(_is_relative(old) for old, _ in self.prefixes):
+        if _is_relative(location) and not _has_relative(self):
             # Whatever is no location looks like a relative path, and would be one of the folder that the process is in.
             return location
         scheme, key = _path_key(location)
@@ -109,6 +109,11 @@ def location_key(location: str) -> str:
     scheme, _, rest = location.partition("://")
     scheme = scheme.lower()
     return f"{EQUAL_SCHEMES.get(scheme, scheme)}://{rest}"
+
+
+@lru_cache(maxsize=100)
+def _has_relative(mapping: LocationMapping) -> bool:
+    return any(_is_relative(old) for old, _ in mapping.prefixes)
 
 
 @lru_cache(maxsize=100)
