@@ -78,7 +78,7 @@ def added_entries(files: Iterable[ContentFile], metadata: TableMetadata) -> pa.T
         if isinstance(e, ValidationError):
             raise
         raise ValidationError(f"files that can't be described in a manifest: {e}") from e
-    _check_bounds(entries, metadata.all_fields)
+    _check_bounds(entries, metadata)
     nothing = pa.nulls(entries.num_rows, pa.int64())
     return entries.set_column(_FIRST_ROW_ID, ENTRY_SCHEMA.field(_FIRST_ROW_ID), nothing)
 
@@ -229,27 +229,37 @@ def _fits(encode: Callable[[PrimitiveType, Any], bytes], kind: PrimitiveType, va
     return True
 
 
-def _check_bounds(entries: pa.Table, schema: Schema) -> None:
+def _check_bounds(entries: pa.Table, metadata: TableMetadata) -> None:
     """Raises ValidationError where a bound is no value of its column's type: readers fail on it, or are misled."""
-    for name in BOUNDS:
-        column = entries[name].combine_chunks()
-        counts, where = list_positions(column)
-        keys = np.asarray(select(column.keys, where))
-        items, rows = select(column.items, where), np.repeat(np.arange(len(entries)), counts)
-        for field_id in np.unique(keys):
-            field = schema.get_field(int(field_id))
-            if field is None or not field.field_type.is_primitive:
-                continue
-            kind = field.primitive_type
-            chosen = np.flatnonzero(keys == field_id)
-            values = items.take(pa.array(chosen))
-            wrong = np.flatnonzero(np.asarray(pc.is_null(typed_values(kind, values))))
-            if len(wrong) and not isinstance(kind, UnknownType):
-                path, value = entries["file_path"][int(rows[chosen[wrong[0]]])], values[int(wrong[0])]
-                raise ValidationError(
-                    f"{path.as_py()!r}: in {name} {value.as_py()!r:.100} is no binary value of column {field.name!r}, "
-                    f"of type {kind}"
-                )
+    found = [_items(entries[name].combine_chunks()) for name in BOUNDS]
+    keys, rows = (np.concatenate([f[i] for f in found]) for i in (0, 2))
+    items = pa.concat_arrays([f[1] for f in found])
+    ids_of: dict[PrimitiveType, list[int]] = {}
+    for field_id in np.unique(keys).tolist():
+        field = metadata.all_fields.get_field(field_id)
+        if field is not None and field.field_type.is_primitive and not isinstance(field.field_type, UnknownType):
+            ids_of.setdefault(field.primitive_type, []).append(field_id)
+    for kind, ids in ids_of.items():
+        chosen = np.flatnonzero(np.isin(keys, ids))
+        wrong = chosen[np.asarray(pc.is_null(typed_values(kind, items.take(pa.array(chosen)))))]
+        if len(wrong):
+            at, newest_first = int(wrong[0]), (metadata.schema(), *reversed(metadata.schemas))
+            column = next(s.name_of(int(keys[at])) for s in newest_first if s.get_field(int(keys[at])))
+            name, path = BOUNDS[at >= len(found[0][0])], entries["file_path"][int(rows[at])]
+            raise ValidationError(
+                f"{path.as_py()!r}: in {name} {items[at].as_py()!r:.100} is no binary value of column {column!r}, "
+                f"of type {kind}"
+            )
+
+
+def _items(column: pa.MapArray) -> tuple[Any, pa.BinaryArray, Any]:
+    """The keys and values of a column of maps, and the row that each is of."""
+    counts, where = list_positions(column)
+    return (
+        np.asarray(select(column.keys, where)),
+        select(column.items, where),
+        np.repeat(np.arange(len(column)), counts),
+    )
 
 
 def _is_number(value: Any, allowed: range) -> bool:

@@ -16,7 +16,9 @@ from attrs import evolve
 from pyiceberg.catalog.sql import SqlCatalog
 
 import icecore
+from icecore.engine.commit import added_files
 from icecore.engine.errors import ValidationError
+from icecore.engine.formats.typed_values import typed_values
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.table.table import Table
 
@@ -182,6 +184,30 @@ def test_m5_metrics_that_a_writer_did_not_know_are_taken(catalog: icecore.Catalo
     table = catalog.create_table("ns.t", SCHEMA)
     table.append_files([evolve(FILE, null_value_counts={1: -1}, lower_bounds={1: LONG, 99: b"?"}, split_offsets=())])
     assert only_the_file_is_missed(catalog)
+
+
+def test_a_wrong_bound_is_named_among_many_which_are_looked_at_once_for_each_type(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred columns are of few types; each look takes as long for one value as for all."""
+    columns = [(f"i{n}", pa.int64()) for n in range(3)] + [(f"s{n}", pa.string()) for n in range(3)]
+    table = catalog.create_table("ns.wide", pa.schema(columns))
+    looks: list[str] = []
+
+    def look(kind: Any, values: Any) -> pa.Array:
+        looks.append(f"{len(values)} of {kind}")
+        return typed_values(kind, values)
+
+    monkeypatch.setattr(added_files, "typed_values", look)
+    bounds = {**dict.fromkeys((1, 2, 3), LONG), **dict.fromkeys((4, 5, 6), b"a")}
+    files = [evolve(FILE, file_path=f"file:///elsewhere/{n}.parquet", lower_bounds=bounds) for n in range(3)]
+    files[1] = evolve(files[1], upper_bounds={2: LONG, 5: b"\xff"})
+    with pytest.raises(
+        ValidationError, match=r"1\.parquet': in upper_bounds b'\\xff' is no binary value of column 's1'"
+    ):
+        table.append_files(files)
+    table.append_files([files[0], files[2]])
+    assert looks == ["10 of long", "10 of string", "6 of long", "6 of string"]
 
 
 def test_nothing_foreign_leaves_for_paths_that_no_storage_has(catalog: icecore.Catalog) -> None:
