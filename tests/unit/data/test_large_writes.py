@@ -219,4 +219,4 @@ def test_many_rows_of_an_order_without_a_key_stay_as_they_come(little_memory: li
     data = pa.table({"id": np.arange(N), "nothing": pa.nulls(N)})
     found = row_ranges.sorted_rows((data.slice(i, 100) for i in range(0, N, 100)), (order,), schema)
     assert pa.concat_tables(found)["id"].to_pylist() == list(range(N))
-    assert len(little_memory) > 3
+    assert len(little_memory) > 1
