@@ -56,8 +56,8 @@ def test_names_are_read_from_the_log_alone(shop: Path) -> None:
     assert loaded & HEAVY == set()
     assert {m for m in loaded if m.startswith("icecore.engine.")} <= {
         "icecore.engine.cli", "icecore.engine.cli.completion", "icecore.engine.cli.main", "icecore.engine.cli.settings",
-        "icecore.engine.common", "icecore.engine.common.text", "icecore.engine.errors", "icecore.engine.queries",
-        "icecore.engine.queries.named_queries",
+        "icecore.engine.common", "icecore.engine.common.text", "icecore.engine.common.version", "icecore.engine.errors",
+        "icecore.engine.queries", "icecore.engine.queries.named_queries",
     }  # fmt: skip
     assert ask("icecore show shop.", shop / "nowhere")[0] == []
     assert ask(f"icecore describe --warehouse {shop} shop.p", "")[0] == ["shop.parcels"]
