@@ -1,0 +1,55 @@
+"""`catalog.query` by the metadata columns of rows: `_file`, `_pos` and the like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import icecore
+from icecore.engine.errors import MissingFileError
+
+pytestmark = pytest.mark.usefixtures("few_files")
+
+
+def test_metadata_columns_are_those_of_a_scan(tmp_path: Path) -> None:
+    """With deletes, row ids stored in files and inherited, files of two formats, and a changed partition spec."""
+    columns = ("id", "_file", "_pos", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        schema = pa.schema([("id", pa.int64()), ("city", pa.string())])
+        table = catalog.create_table("ns.t", schema, partition_spec=["city"], format_version=3)
+        table.append([{"id": i, "city": "ab"[i % 2]} for i in range(8)])
+        table.delete("id IN (2, 5)")
+        with table.update_spec() as spec:
+            spec.remove_field("city")
+            spec.add_field("id", "bucket[4]", "bucket")
+        table.set_properties({"write.delete.mode": "merge-on-read", "write.format.default": "avro"})
+        table.append([{"id": i, "city": "c"} for i in (8, 9)])
+        table.set_properties({"write.format.default": "parquet"})
+        table.append([{"id": i, "city": None} for i in range(10, 20)])
+        table.delete("id IN (4, 11, 13)")
+        for version in [s.snapshot_id for s in table.history()]:
+            answer = catalog.query(f"SELECT {', '.join(columns)} FROM ns.t AT (VERSION => {version}) ORDER BY id")
+            scan = table.scan(snapshot_id=version, selected_fields=columns)
+            assert answer.to_arrow().to_pylist() == scan.to_arrow().sort_by("id").to_pylist()
+
+
+def test_conditions_on_metadata_columns_leave_files_out(tmp_path: Path) -> None:
+    """A file that is not read may be missing. Rows of several scans of a table come from what each needs."""
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", pa.schema([("id", pa.int64())]))
+        for number in range(3):
+            table.append(pa.table({"id": [number, number + 10]}))
+        paths = dict(catalog.query("SELECT id, _file FROM ns.t WHERE _pos = 0").fetchall())
+        Path(paths[2].removeprefix("file://")).unlink()
+        one = "SELECT id FROM ns.t WHERE _file = $path AND _spec_id = 0 AND _pos + id > 0"
+        assert catalog.query(one, {"path": paths[1]}).fetchall() == [(1,), (11,)]
+        two = "WITH c AS (SELECT id, _file AS f FROM ns.t) FROM c WHERE f = $a UNION FROM c WHERE f = $b"
+        found = catalog.query(f"SELECT id FROM ({two}) ORDER BY id", {"a": paths[0], "b": paths[1]}).fetchall()
+        assert found == [(0,), (1,), (10,), (11,)]
+        assert catalog.query("SELECT id FROM ns.t WHERE _spec_id = 1").fetchall() == []
+        with pytest.raises(MissingFileError):
+            catalog.query("SELECT id FROM ns.t WHERE _file <> $path", {"path": paths[1]}).fetchall()
