@@ -6,16 +6,19 @@ import uuid
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import icecore
 from icecore.engine.data.arrow.row_filter import keep_rows
 from icecore.engine.data.read.read_tasks import DeleteCache, read_task
 from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.expression.nodes import Expression
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.operations.copy_on_write import lineage_schema, write_again
 from icecore.engine.operations.merge_on_read import select_rows, write_deletes
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.reserved import LINEAGE
+from icecore.engine.spec.schema import Schema
 from icecore.engine.storage.file_io import Storage
 
 
@@ -60,6 +63,13 @@ def live_rows(table: icecore.Table, task: FileScanTask) -> pa.Table | None:
     return pa.Table.from_batches(batches) if batches else None
 
 
+def without(rows: pa.Table, row_filter: Expression, schema: Schema) -> pa.Table:
+    """The rows that a bound filter does not select."""
+    places = pa.array(range(rows.num_rows))
+    selected = keep_rows(rows.append_column("\x00place", places), row_filter, schema)["\x00place"]
+    return rows.filter(pc.invert(pc.is_in(places, selected)))
+
+
 def rewritten(
     table: icecore.Table, row_filter: str, *, keep: bool = True
 ) -> tuple[list[ContentFile], list[ContentFile]]:
@@ -69,8 +79,7 @@ def rewritten(
         gone.append(task.file)
         found = live_rows(table, task)
         if found is not None:
-            kept = found if keep else keep_rows(found, task.residual, table.schema(), selected=False)
-            rows.append(kept)
+            rows.append(found if keep else without(found, task.residual, table.schema()))
     whole = pa.concat_tables(rows, promote_options="default") if rows else None
     if whole is None or not whole.num_rows:
         return gone, []

@@ -41,16 +41,16 @@ def connection() -> duckdb.DuckDBPyConnection:
     return found
 
 
-def keep_rows(rows: pa.Table, bound: Expression, schema: Schema, *, selected: bool = True) -> pa.Table:
-    """The rows that a filter bound to `schema` selects, or with `selected=False` those that it does not, in order.
+def keep_rows(rows: pa.Table, bound: Expression, schema: Schema) -> pa.Table:
+    """The rows that a filter bound to `schema` selects, in order.
 
     `rows` has the schema's columns by name, as far as the filter needs them. A filter that is neither true nor false
     for a row does not select it.
     """
     if bound == TRUE:
-        return rows if selected else rows.slice(0, 0)
+        return rows
     if bound == FALSE:
-        return rows.slice(0, 0) if selected else rows
+        return rows.slice(0, 0)
     parameters: dict[str, Any] = {}
     columns = _Columns(rows, schema)
     con, numbers = connection(), count()
@@ -65,7 +65,7 @@ def keep_rows(rows: pa.Table, bound: Expression, schema: Schema, *, selected: bo
 
         condition = to_sql(bound, columns.column, parameters, columns.bucket, listed)
         named("data_rows", pa.table({**columns.found, "place": np.arange(rows.num_rows)}))
-        sql = query("plan/rows.sql", "selected" if selected else "not_selected", condition=condition)
+        sql = query("plan/rows.sql", "selected", condition=condition)
         places: pa.Table = con.sql(sql, params=parameters).to_arrow_table()
     mask = np.zeros(rows.num_rows, dtype=bool)
     mask[places["place"].to_numpy()] = True

@@ -27,7 +27,8 @@ PIECE_BYTES = 32 * MIB
 """The bytes of rows that are cut at a time."""
 RANGE_BYTES = 256 * MIB
 """The bytes of rows that are sorted at a time, where there are not too many such ranges."""
-_MOST_RANGES = 256
+_MOST_RANGES = 128
+"""As many files are open at once, of which a process may have 256 on some systems."""
 
 
 @frozen
