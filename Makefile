@@ -13,11 +13,12 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python3.14; 
 	then echo $$p; break; fi; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check interop bench bench-spark fault fuzz clean
+.PHONY: help demo test lowest check interop bench bench-spark fault fuzz clean
 
 help:
 	@echo "make demo    load the flights of 2013 with Spark, plan, audit and rebuild them"
 	@echo "make test    all tests, after make check"
+	@echo "make lowest  the tests of the engine with the lowest releases of what it depends on"
 	@echo "make check   formatting, lint, types, and which folder may import which"
 	@echo "make fault   kill, starve and damage warehouses for ten minutes, then a race of 16 writers"
 	@echo "make fuzz    Java, PyIceberg and we change one table in turns, for ten minutes (needs java, javac and mvn);"
@@ -34,6 +35,19 @@ demo: $(READY)
 test: check
 	@$(BIN)/python tests/spark_jvm.py
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# The dependencies of pyproject.toml, each at the lowest release that it names there.
+LOWEST := $(VENV)/lowest
+
+lowest: $(LOWEST)/.ready
+	$(LOWEST)/bin/python -m pytest tests/unit tests/golden -n 2 --dist loadfile
+
+$(LOWEST)/.ready: pyproject.toml tests/lowest_releases.py
+	@rm -rf $(LOWEST) && $(PYTHON) -m venv $(LOWEST)
+	@$(LOWEST)/bin/python tests/lowest_releases.py > $(LOWEST)/constraints.txt
+	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(LOWEST)/constraints.txt \
+		--editable '.[server,stats,demo,dev]'
+	@touch $@
 
 check: $(TOOLS)
 	$(BIN)/ruff format --check .
@@ -98,7 +112,7 @@ bench-spark: bench/data/spark-of-the-runtime
 
 bench/data/spark-of-the-runtime:
 	@mkdir -p bench/data && $(PYTHON) -m venv $@
-	@$@/bin/python -m pip install --quiet --disable-pip-version-check --editable . 'pyspark==4.1.*' 'pandas>=2.2,<3'
+	@$@/bin/python -m pip install --quiet --disable-pip-version-check --editable . 'pyspark==4.1.*' 'pandas>=2.3,<3'
 
 bench/data/t10k:
 	@mkdir -p bench/data && cd bench/data && ../../$(BIN)/python ../../$(MAKE_TABLE) t10k 10000 1000
