@@ -26,17 +26,29 @@ def to_arrow(data: Any, schema: Schema) -> pa.Table | pa.RecordBatch | pa.Record
         if type(data).__module__.startswith("pandas") and hasattr(data, "columns"):
             return _pandas_to_arrow(data)
         if hasattr(data, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(data)
+            return _stream_to_arrow(data)
         if isinstance(data, Sequence) and not isinstance(data, str) and all(isinstance(r, Mapping) for r in data):
             return rows_to_arrow(data, schema)
     except IcecoreError:
         raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
         raise ValidationError(f"the data can't be made into Arrow: {e}") from e
-    raise ValidationError(
-        f"rows must be Arrow, pandas, polars, a DuckDB relation, a Spark DataFrame or a list of dicts, "
-        f"found {type(data).__name__}"
-    )
+    raise _no_rows(data)
+
+
+def _no_rows(data: Any) -> ValidationError:
+    kinds = "Arrow, pandas, polars, a DuckDB relation, a Spark DataFrame or a list of dicts"
+    return ValidationError(f"rows must be {kinds}, found {type(data).__name__}")
+
+
+def _stream_to_arrow(data: Any) -> pa.RecordBatchReader:
+    """Rows of what gives Arrow's C stream, which a column alone, as a Series, may do too."""
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    except pa.ArrowInvalid as e:
+        if hasattr(data, "columns"):
+            raise
+        raise _no_rows(data) from e
 
 
 def _pandas_to_arrow(frame: Any) -> pa.RecordBatchReader:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from decimal import Decimal
+from typing import Any
 
 import pandas as pd
 import polars as pl
@@ -56,9 +57,10 @@ def test_a_pandas_index_with_a_name_is_a_column(table: icecore.Table) -> None:
         table.append(pd.DataFrame(ROWS).rename_axis("row"))
 
 
-def test_a_pandas_column_alone_is_refused(table: icecore.Table) -> None:
-    with pytest.raises(ValidationError, match=r"rows must be .*, found Series"):
-        table.append(pd.Series([1], name="id"))
+@pytest.mark.parametrize("column", [pd.Series([1], name="id"), pl.Series("id", [1]), pa.chunked_array([[1]])], ids=type)
+def test_a_column_alone_is_refused(table: icecore.Table, column: Any) -> None:
+    with pytest.raises(ValidationError, match=rf"rows must be .*, found {type(column).__name__}"):
+        table.append(column)
 
 
 def test_the_schema_of_a_polars_frame_is_one_of_a_table(catalog: icecore.Catalog) -> None:
