@@ -8,7 +8,7 @@ from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.error_answers import named_error
 from icecore.engine.server.wire.keyed_calls import LIFETIME
-from icecore.engine.server.wire.past_catalogs import AT, past
+from icecore.engine.server.wire.past_catalogs import AT, check_at
 from icecore.engine.server.wire.path_names import ENCODED_SEPARATOR
 
 
@@ -21,7 +21,7 @@ def configuration(call: Call) -> Answer:
     """
     asked = call.query.get("warehouse", "")
     if asked.startswith(AT):
-        past(call.catalog, asked.removeprefix(AT))
+        check_at(asked.removeprefix(AT))
         return _configured(call, {"prefix": asked})
     path, names = call.catalog.path, call.serving.settings.names
     is_folder = asked.rstrip("/") in (str(path), path.as_uri(), to_uri(path).rstrip("/"))

@@ -6,6 +6,7 @@ from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.text import number_in
 from icecore.engine.errors import ReadOnlyError
+from icecore.engine.expression.timestamps import to_epoch_ms
 from icecore.engine.server.wire.endpoint import Endpoint
 
 AT = "at/"
@@ -15,6 +16,15 @@ def past(catalog: Catalog, at: str) -> CatalogAt:
     """The catalog as of a position, or a time in ISO 8601. Raises ValidationError."""
     position = number_in(at)
     return catalog.at(timestamp=at) if position is None else catalog.at(position)
+
+
+def check_at(at: str) -> None:
+    """Raises ValidationError for what is neither a position nor a time.
+
+    Whether the log goes so far is told to those alone who may read: that is how many events there are.
+    """
+    if number_in(at) is None:
+        to_epoch_ms(at, "timestamp")
 
 
 def check_reads(endpoint: Endpoint, at: str) -> None:

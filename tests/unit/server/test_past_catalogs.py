@@ -7,6 +7,8 @@ from pyiceberg.catalog.rest import RestCatalog
 from rest_client import RestClient, make_table
 
 import icecore
+from icecore.engine.server.auth.access_tokens import AccessTokens
+from icecore.engine.server.auth.grants import Grant
 
 
 def test_the_catalog_is_as_it_was(rest: RestClient, catalog: icecore.Catalog) -> None:
@@ -46,3 +48,18 @@ def test_what_was_forgotten_is_not_told_from_memory(rest: RestClient, catalog: i
     with icecore.open(catalog.path) as other:
         other.forget_text("Jane Doe")
     assert rest.get(then).status == 200 and b"Jane Doe" not in rest.get(then).body
+
+
+def test_who_shows_no_token_is_not_told_how_long_the_log_is(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """Clients ask for the configuration before they have a token; that a position is not there they are told later."""
+    secret = AccessTokens(catalog._warehouse.store).create("some", [Grant.parse("read:ns")])[1]
+    there, beyond = (f"at/{catalog.position + more}" for more in (0, 1))
+    assert [rest.get(f"/v1/config?warehouse={at}").json["overrides"]["prefix"] for at in (there, beyond)] == [
+        there,
+        beyond,
+    ]
+    assert rest.get("/v1/config?warehouse=at/soon").status == 400
+    asked = [rest.get(f"/v1/{at}/namespaces") for at in (there, beyond)]
+    assert asked[0].body == asked[1].body and asked[0].status == 401
+    by = f"Bearer {secret}"
+    assert [rest.get(f"/v1/{at}/namespaces", authorization=by).status for at in (there, beyond)] == [200, 400]
