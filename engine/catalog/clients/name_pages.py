@@ -19,6 +19,7 @@ from icecore.engine.common.identifiers import Identifier, IdentifierLike, namesp
 from icecore.engine.errors import ValidationError
 
 NameKind: TypeAlias = Literal["namespace", "table", "view"]
+MOST = 1 << 62
 
 
 @frozen
@@ -30,12 +31,19 @@ class NamePage:
 
 
 def list_page(
-    catalog: CatalogHandle, kind: NameKind, namespace: IdentifierLike, size: int, token: str | None = None
+    catalog: CatalogHandle,
+    kind: NameKind,
+    namespace: IdentifierLike,
+    size: int,
+    token: str | None = None,
+    *,
+    shows: Callable[[Identifier], bool] | None = None,
 ) -> NamePage:
     """The namespaces, tables or views directly inside of a namespace, at most `size`; an empty token is the first page.
 
-    Namespaces are listed at the top too, by an empty name. Raises NoSuchNamespaceError, ValidationError for a size
-    below one or a token that is none of this list.
+    Namespaces are listed at the top too, by an empty name. With `shows` only the names that it holds for are there, and
+    neither number nor tokens of the pages tell of others; then the rest of the list is read for each page. Raises
+    NoSuchNamespaceError, ValidationError for a size below one or a token that is none of this list.
     """
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ValidationError(f"a page holds one name or more, found the size {size!r}")
@@ -45,15 +53,15 @@ def list_page(
     models = catalog._warehouse.models
     if parent:
         models.namespace_properties(parent)
-    if kind == "namespace":
-        return _page(lambda n: models.inner_namespaces(parent, after, n), kind, parent, size)
-    return _page(lambda n: models.names_after(parent, kind, after, n), kind, parent, size)
-
-
-def _page(read: Callable[[int], list[str]], kind: NameKind, parent: Identifier, size: int) -> NamePage:
     # SQLite counts to 2^63.
-    size = min(size, 1 << 62)
-    found = read(size + 1)
+    size = min(size, MOST)
+    most = size + 1 if shows is None else MOST
+    if kind == "namespace":
+        found = models.inner_namespaces(parent, after, most)
+    else:
+        found = models.names_after(parent, kind, after, most)
+    if shows is not None:
+        found = [name for name in found if shows((*parent, name))]
     names = tuple((*parent, name) for name in found[:size])
     return NamePage(names, _token(kind, parent, found[size - 1]) if len(found) > size else None)
 

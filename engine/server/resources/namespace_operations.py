@@ -25,14 +25,10 @@ def list_namespaces(call: Call) -> Answer:
     Raises NoSuchNamespaceError, ValidationError.
     """
     parent = read_namespace(asked) if (asked := call.query.get("parent")) else ()
-    if not _is_shown(call, parent):
+    if call.principal is not None and not is_visible(call.principal.grants, parent):
         raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(parent)}")
     names, after = listed(call, "namespace", parent)
-    return json_answer({"namespaces": [n for n in names if _is_shown(call, n)], **after})
-
-
-def _is_shown(call: Call, namespace: Identifier) -> bool:
-    return call.principal is None or is_visible(call.principal.grants, namespace)
+    return json_answer({"namespaces": names, **after})
 
 
 def create_namespace(call: Call) -> Answer:

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from icecore.engine.catalog.catalog_at import CatalogAt
-from icecore.engine.catalog.clients.name_pages import NameKind, list_page
+from icecore.engine.catalog.clients.name_pages import MOST, NameKind, list_page
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import number_in
 from icecore.engine.errors import ValidationError
+from icecore.engine.server.auth.grants import is_visible
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call
 
 MOST_OF_A_PAGE = 10_000
-ALL = 2**62
 
 
 def listed(call: Call, kind: NameKind, namespace: Identifier) -> tuple[list[Identifier], dict[str, Any]]:
     """The names of the page that a query asks for, and the token of the next one if there is one.
 
-    All names where the query has neither token nor size, and of the past. Raises ValidationError, NoSuchNamespaceError.
+    All names where the query has neither token nor size, and of the past. Of namespaces those that who asks may see:
+    who may list tables and views sees them all. Raises ValidationError, NoSuchNamespaceError.
     """
     token, size = call.query.get("pageToken"), call.query.get("pageSize")
-    most = ALL if token is None and size is None else MOST_OF_A_PAGE if size is None else _read_size(size)
+    most = MOST if token is None and size is None else MOST_OF_A_PAGE if size is None else _read_size(size)
+    shows = None
+    if kind == "namespace" and call.principal is not None:
+        shows = partial(is_visible, call.principal.grants)
     if call.past is not None:
-        return names_then(call.past, kind, namespace), {}
-    page = list_page(call.catalog, kind, namespace, most, token)
+        return [n for n in names_then(call.past, kind, namespace) if shows is None or shows(n)], {}
+    page = list_page(call.catalog, kind, namespace, most, token, shows=shows)
     return list(page.names), {} if page.next_token is None else {"next-page-token": page.next_token}
 
 

@@ -170,6 +170,24 @@ def test_names_that_are_alike_are_told_to_who_may_read_there(
         catalog.load_view("sales.orders.wantd")
 
 
+def test_pages_tell_nothing_of_namespaces_that_are_not_shown(
+    rest: RestClient, tokens: AccessTokens, catalog: icecore.Catalog
+) -> None:
+    """Neither their number by empty pages, nor their names by the tokens of these."""
+    names = ["alpha", "some", "mid", "some2", "zeta"]
+    for name in names:
+        catalog.create_namespace(name)
+    some = tokens.create("some", [Grant.parse("read:some"), Grant.parse("read:some2")])[1]
+    first, second = "/v1/namespaces?pageSize=1", "/v1/namespaces?pageSize=1&pageToken="
+    page = asked(rest, some, "GET", first).json
+    assert page["namespaces"] == [["some"]]
+    assert orjson.loads(base64.b64decode(page["next-page-token"] + "==")) == ["namespace", [], "some"]
+    assert asked(rest, some, "GET", second + page["next-page-token"]).json == {"namespaces": [["some2"]]}
+    assert asked(rest, some, "GET", f"/v1/at/{catalog.position}/namespaces").json == {
+        "namespaces": [["some"], ["some2"]]
+    }
+
+
 def test_a_revoked_or_expired_token_opens_nothing_more(
     rest: RestClient, tokens: AccessTokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
