@@ -20,6 +20,11 @@ class IcecoreError(Exception):
     http_status: ClassVar[int] = 500
     rest_type: ClassVar[str] = "ServiceFailureException"
 
+    def told(self, may_read: Callable[[tuple[str, ...]], bool]) -> str:
+        """The message for somebody who may read in some namespaces: nothing in it depends on what is in others."""
+        del may_read
+        return str(self)
+
 
 class ValidationError(IcecoreError, ValueError):
     """Input that breaks a rule: of the Iceberg spec, of a schema, or of an API."""
@@ -64,10 +69,21 @@ class UnprocessableEntityError(ValidationError):
 
 
 class ForbiddenLocationError(ValidationError):
-    """A location that the rules of the warehouse don't allow: outside of its folders, or where another table is."""
+    """A location that the rules of the warehouse don't allow: outside of its folders, or where another table is.
+
+    `more` tells of a table or view in the namespace `told_of`.
+    """
 
     http_status = 403
     rest_type = "ForbiddenException"
+
+    def __init__(self, plain: str = "", more: str = "", told_of: tuple[str, ...] = ()) -> None:
+        super().__init__(plain + more)
+        self.plain, self.more, self.told_of = plain, more, told_of
+
+    def told(self, may_read: Callable[[tuple[str, ...]], bool]) -> str:
+        """The message for somebody who may read in some namespaces: who is in the way is told to who may read there."""
+        return self.plain + (self.more if may_read(self.told_of) else "")
 
 
 class NotAuthorizedError(IcecoreError):

@@ -117,8 +117,9 @@ class LocationCheck:
                 continue
             if is_in_or_around(mine, place_keys(row["location"], follow=bool(row["is_near"]))):
                 raise ForbiddenLocationError(
-                    f"the {what} {place!r:.500} is, holds or lies in {row['location']}, "
-                    f"where files of {dotted(name)} are"
+                    f"the {what} {place!r:.500} is, holds or lies in a place of another table or view",
+                    f": {row['location']}, where files of {dotted(name)} are",
+                    name[:-1],
                 )
 
     def _near(self, stream: str, places: set[str]) -> list[sqlite3.Row]:

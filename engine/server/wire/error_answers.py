@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import IcecoreError, NotFoundError
+from icecore.engine.errors import IcecoreError
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.refusal import Refusal
 
@@ -28,16 +28,11 @@ def error_answer(
     nothing is told.
     """
     if isinstance(error, IcecoreError):
-        return named_error(*refusal.answer_to(error, is_stored=is_stored), told_text(error, may_read))
+        return named_error(*refusal.answer_to(error, is_stored=is_stored), error.told(may_read))
     reference = uuid.uuid4().hex[:12]
     told = "".join(traceback.format_exception(error))
     warnings.warn(f"the server failed on a request ({reference}):\n{told}", stacklevel=2)
     return named_error(500, IcecoreError.rest_type, f"{type(error).__name__}; the server's log tells of {reference}")
-
-
-def told_text(error: IcecoreError, may_read: Callable[[Identifier], bool]) -> str:
-    """The message of an error for somebody who may read in some namespaces."""
-    return error.told(may_read) if isinstance(error, NotFoundError) else str(error)
 
 
 def named_error(status: int, kind: str, message: str) -> Answer:

@@ -15,7 +15,6 @@ from icecore.engine.repository.answer_once import answer_once
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
-from icecore.engine.server.wire.error_answers import told_text
 
 HEADER = "idempotency-key"
 LIFETIME = "PT30M"
@@ -52,5 +51,5 @@ def answered(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
         request,
         lambda: endpoint.answer(call),
         lambda stored: endpoint.again(call, stored),
-        lambda error: told_text(error, call.may_read),
+        lambda error: error.told(call.may_read),
     )
