@@ -7,6 +7,7 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import counted
 from icecore.engine.display.cells import cell
 from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.server.page.kept_findings import kept_findings
 from icecore.engine.server.page.page_frame import alert, framed, grid, link, row_filter, static_file, table_path
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
@@ -42,9 +43,15 @@ def _table(call: Call, name: Identifier, stream: str) -> tuple[str | Markup, ...
 
 def findings_page(call: Call) -> Answer:
     """The findings of the audit, the gravest first."""
+    columns = ("severity", "rule", "table", "finding")
+    count, told = kept_findings(call, (str(call.catalog.position),), columns, lambda: _findings(call))
+    return framed(call, "Findings", "/findings", told, facts=counted(count, "finding"))
+
+
+def _findings(call: Call) -> list[tuple[str | Markup, ...]]:
     found = call.catalog.audit().findings
     names = {".".join(name): name for name, _ in table_streams(call.catalog)}
-    rows: list[tuple[str | Markup, ...]] = [
+    return [
         (
             element("b", str(f.severity), class_=str(f.severity)),
             f.rule,
@@ -53,8 +60,6 @@ def findings_page(call: Call) -> Answer:
         )
         for f in found
     ]
-    told = grid("Findings", ("severity", "rule", "table", "finding"), rows, class_="stacks")
-    return framed(call, "Findings", "/findings", told, facts=counted(len(rows), "finding"))
 
 
 def sql_page(call: Call) -> Answer:

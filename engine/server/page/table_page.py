@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from icecore.engine.catalog.audits.audit_tools import audit, audit_rules, reported_tables
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import counted
+from icecore.engine.server.page.kept_findings import kept_findings
 from icecore.engine.server.page.page_frame import framed, grid, link, table_path
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
@@ -28,13 +29,17 @@ def table_page(call: Call) -> Answer:
 
 def table_findings_page(call: Call) -> Answer:
     """The findings of the rules of one table, the gravest first, which read all its history and list its files."""
-    name = call.table
+    name, state = call.table, call.catalog.load_table(call.table).state
+    columns = ("severity", "rule", "finding", "what mends it")
+    count, told = kept_findings(call, (state.stream, state.event_hash, *name), columns, lambda: _findings(call, name))
+    here, facts = table_path(name, "/findings"), counted(count, "finding")
+    return framed(call, f"Findings of {'.'.join(name)}", here, told, facts=facts, table=name)
+
+
+def _findings(call: Call, name: Identifier) -> list[tuple[str | Markup, ...]]:
     own = [r.id for r in audit_rules(call.catalog) if r.scope is Scope.TABLE]
     found = audit(call.catalog, tables=[name], rules=own).findings
-    rows = [(element("b", str(f.severity), class_=str(f.severity)), f.rule, f.message, f.mend) for f in found]
-    told = grid("Findings", ("severity", "rule", "finding", "what mends it"), rows, class_="stacks")
-    here, facts = table_path(name, "/findings"), counted(len(rows), "finding")
-    return framed(call, f"Findings of {'.'.join(name)}", here, told, facts=facts, table=name)
+    return [(element("b", str(f.severity), class_=str(f.severity)), f.rule, f.message, f.mend) for f in found]
 
 
 def _columns(name: Identifier, table: Table) -> Markup:

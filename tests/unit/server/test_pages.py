@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import base64
+from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from pathlib import Path
+from unittest import mock
 from urllib.parse import quote, urlencode
 
 import pytest
 from rest_client import RestClient
 
 import icecore
+from icecore.engine.catalog.audits import audit_tools
 from icecore.engine.evolution.schema_text import parse_schema
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant
-from icecore.engine.server.page import table_page
+from icecore.engine.server.page import kept_findings, table_page
+from icecore.engine.server.page.kept_findings import KEPT_MS
 
 EVIL = "<script>alert('x')</script>"
 OF_EVIL = f"/tables/ns/{quote(EVIL, safe='')}"
@@ -58,6 +62,25 @@ def test_a_table_is_shown_without_an_audit(
     monkeypatch.setattr(table_page, "audit", None)
     page = rest.get(OF_EVIL).body.decode()
     assert f'href="{OF_EVIL}/findings"' in page and ">errors<" not in page
+
+
+def test_findings_are_found_once_for_all_who_ask_at_one_state_of_the_log(
+    rest: RestClient, evil: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files may go with no event that tells of it, so they are found anew a minute later too."""
+    clock = [KEPT_MS]
+    monkeypatch.setattr(kept_findings, "now_ms", lambda: clock[0])
+    looked = mock.Mock(wraps=audit_tools.audit)
+    monkeypatch.setattr(table_page, "audit", looked)
+    with ThreadPoolExecutor(3) as clients:
+        pages = list(clients.map(lambda _: rest.get(f"{OF_EVIL}/findings").body, range(3)))
+    assert (looked.call_count, len(set(pages))) == (1, 1)
+    table = evil.load_table(("ns", EVIL))
+    table.append([{"id": 2}])
+    assert rest.get(f"{OF_EVIL}/findings").status == 200 and looked.call_count == 2
+    Path(table.files()["file_path"].to_pylist()[0].removeprefix("file://")).unlink()
+    clock[0] += KEPT_MS
+    assert b"is gone" in rest.get(f"{OF_EVIL}/findings").body and looked.call_count == 3
 
 
 def test_pages_of_other_sites_have_no_say(rest: RestClient, catalog: icecore.Catalog) -> None:

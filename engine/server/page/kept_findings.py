@@ -1,0 +1,35 @@
+"""The findings that pages show: found by one thread at a time, and kept while the log is as it was, for a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from icecore.engine.common.ids import now_ms
+from icecore.engine.server.page.page_frame import grid
+from icecore.engine.server.wire.call import Call
+from icecore.projections.report.html_elements import Markup
+
+KEPT_MS = 60_000
+"""Files may go, and snapshots grow old, with no event that tells of it."""
+
+Rows = Sequence[tuple[str | Markup, ...]]
+
+
+def kept_findings(
+    call: Call, of: tuple[str, ...], columns: tuple[str, ...], find: Callable[[], Rows]
+) -> tuple[int, Markup]:
+    """The number of findings and their rows as a table, found anew where `of`, what they follow from, is another.
+
+    A long history takes seconds of CPU and much memory, so that those who ask at once wait for one answer.
+    """
+
+    def made() -> bytes:
+        rows = find()
+        return f"{len(rows)}\n{grid('Findings', columns, rows, class_='stacks')}".encode("utf-8", "replace")
+
+    kept, key = call.serving.kept, ("findings", *of, str(now_ms() // KEPT_MS))
+    if (found := kept.find(key)) is None:
+        with call.serving.audits:
+            found = kept.get(key, made)
+    count, _, told = found.decode().partition("\n")
+    return int(count), Markup(told)
