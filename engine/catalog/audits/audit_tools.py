@@ -50,7 +50,17 @@ def audit(
         catalog._warehouse.models.table_stream(name)
         raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
     audited = Audited(catalog, AuditedTables(lambda: listed), logged_tables(catalog), only)
-    return accepting(run_rules(audited, chosen, options or {}), accepted, chosen)
+    ran = audited.rules_about(chosen)
+    ids, uuids = {r.id for r in ran}, {t.table_uuid for t in listed if only is not None and t.identifier in only}
+
+    def could_find(entry: Accepted) -> bool:
+        """Whether an entry that accepted nothing would have, were it found still: all rules ran on its table."""
+        if rules is None and only is None:
+            return True
+        of_rule = entry.rule in ids or (entry.rule is None and rules is None)
+        return of_rule and (only is None or entry.table_uuid in uuids or entry.table in map(".".join, only))
+
+    return accepting(run_rules(audited, ran, options or {}), accepted, ran, could_find)
 
 
 def report(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +100,13 @@ class Audit:
         return sorted(self.rules, key=lambda r: r.severity.rank)
 
 
-def accepting(findings: Sequence[AuditFinding], baseline: Sequence[Accepted], rules: Sequence[Rule]) -> Audit:
-    """The audit of findings, of which a baseline accepts some."""
+def accepting(
+    findings: Sequence[AuditFinding],
+    baseline: Sequence[Accepted],
+    rules: Sequence[Rule],
+    could_find: Callable[[Accepted], bool],
+) -> Audit:
+    """The audit of findings, of which a baseline accepts some. Entries that the audit could not find are not stale."""
     left, accepted, used = [], [], set[int]()
     for f in sorted(findings, key=lambda f: (f.severity.rank, f.rule, f.table or "", f.subject)):
         entry = next((i for i, a in enumerate(baseline) if a.accepts(f)), None)
@@ -110,8 +115,7 @@ def accepting(findings: Sequence[AuditFinding], baseline: Sequence[Accepted], ru
         else:
             used.add(entry)
             accepted.append((f, baseline[entry]))
-    ran = {r.id for r in rules}
-    stale = (a for i, a in enumerate(baseline) if i not in used and (a.rule is None or a.rule in ran))
+    stale = (a for i, a in enumerate(baseline) if i not in used and could_find(a))
     return Audit(tuple(left), tuple(accepted), tuple(stale), tuple(rules))
 
 

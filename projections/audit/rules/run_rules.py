@@ -54,6 +54,10 @@ class Audited:
         names = ({"namespace": frozenset({".".join(n[:-1])}), "name": frozenset({n[-1]})} for n in self.only)
         return NeededTables(tuple(names))
 
+    def rules_about(self, rules: Sequence[Rule]) -> Sequence[Rule]:
+        """The rules among these that run: of tables alone none about the whole warehouse."""
+        return rules if self.only is None else [r for r in rules if r.scope is not Scope.WAREHOUSE]
+
     def is_about(self, row: Mapping[str, Any]) -> bool:
         """Whether a row is about one of the tables."""
         if self.only is None:
@@ -66,8 +70,6 @@ def run_rules(audited: Audited, rules: Sequence[Rule], options: Mapping[str, Opt
 
     Raises ValidationError where a rule can't be run, or an option is none of theirs.
     """
-    if audited.only is not None:
-        rules = [r for r in rules if r.scope is not Scope.WAREHOUSE]
     parsed = [_Parsed(r, statement_of(r.sql)) for r in rules]
     parsed.sort(key=lambda p: "problems" in p.names)
     limits = _limits(rules, options)

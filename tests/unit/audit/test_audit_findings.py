@@ -178,6 +178,18 @@ def test_a_baseline_accepts_what_was_found(bad: icecore.Catalog, tmp_path: Path)
     assert {a.rule for a in read_baseline(path)} == {"secrets", "commits-without-reason"}
 
 
+def test_an_entry_is_stale_where_the_audit_could_have_found_it(bad: icecore.Catalog) -> None:
+    """Of a rule that is none any more too; not of another table or rule than those that were asked for."""
+    uuid = str(bad.load_table("ns.silent").metadata.table_uuid)
+    silent = [Accepted(table="ns.silent", subject="x"), Accepted(rule="secrets", table_uuid=uuid)]
+    others = [Accepted(rule="renamed-since"), Accepted(subject="x"), Accepted(rule="log-health")]
+    assert bad.audit(baseline=[*silent, *others]).stale == (*silent, *others)
+    assert bad.audit(baseline=[*silent, *others], tables=["ns.t"]).stale == ()
+    of_one = bad.audit(baseline=[*silent, *others], tables=["ns.silent"])
+    assert of_one.stale == (*silent,) and "log-health" not in {r.id for r in of_one.rules}
+    assert bad.audit(baseline=[*silent, *others], rules=["secrets"]).stale == (silent[1],)
+
+
 def test_an_entry_accepts_all_that_it_does_not_name(bad: icecore.Catalog) -> None:
     rules = [f.rule for f in bad.audit(baseline=[Accepted(rule="secrets")]).findings]
     assert rules == ["commits-without-reason"]
