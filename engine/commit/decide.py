@@ -250,6 +250,8 @@ class _Deciding:
             command.added,
             pa.concat_tables(removed) if removed else None,
             None if parent is None else parent.summary or {},
+            self.metadata.specs,
+            self.metadata.all_fields,
         )
         return dict(command.summary) | counted
 

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icecore.engine.formats.entry_arrow import partition_keys
 from icecore.engine.spec.content_file import DataFileContent, FileFormat
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
 
 _COUNTED = ("file_format", "record_count", "file_size_in_bytes", "content_size_in_bytes")
 _TOTALS = (
@@ -21,15 +24,21 @@ _TOTALS = (
 
 
 def summary_of(
-    operation: str, added: pa.Table | None, removed: pa.Table | None, parent: Mapping[str, str] | None
+    operation: str,
+    added: pa.Table | None,
+    removed: pa.Table | None,
+    parent: Mapping[str, str] | None,
+    specs: Mapping[int, PartitionSpec],
+    fields: Schema,
 ) -> dict[str, str]:
     """The summary of a snapshot from canonical entries; counts of zero are left out, as Java does.
 
+    `specs` and `fields`, the specs and all fields of the table, tell which partitions are the same.
     `parent` is the parent's summary, an empty map where there is no parent. Totals are given only where the parent has
     them, because a wrong total is worse than none.
     """
     changes = {**_counted(added, "added"), **_counted(removed, "removed")}
-    partitions = _partitions(added) | _partitions(removed)
+    partitions = {key for e in (added, removed) if e is not None for key in partition_keys(e, specs, fields)}
     out = {"operation": operation}
     out |= {name: str(count) for name, count in changes.items() if count}
     if partitions:
@@ -71,13 +80,6 @@ def _counted(entries: pa.Table | None, verb: str) -> dict[str, int]:
 
 def _sum(entries: pa.Table, column: str) -> int:
     return pc.sum(entries[column]).as_py() or 0
-
-
-def _partitions(entries: pa.Table | None) -> set[tuple[int, object]]:
-    if entries is None:
-        return set()
-    specs, tuples = entries["spec_id"].to_pylist(), entries["partition"].to_pylist()
-    return {(s, tuple(p or ())) for s, p in zip(specs, tuples, strict=True)}
 
 
 def _totals(changes: Mapping[str, int], parent: Mapping[str, str], *, fresh: bool) -> dict[str, str]:

@@ -26,6 +26,10 @@ def vector(of: str, size: int) -> ContentFile:
     return file(DataFileContent.POSITION_DELETES, "v.puffin", FileFormat.PUFFIN, 200, **where)
 
 
+def summary(operation: str, added: pa.Table | None, removed: pa.Table | None, parent: Any) -> dict[str, str]:
+    return summary_of(operation, added, removed, parent, {0: UNPARTITIONED}, Schema(()))
+
+
 def test_of_a_deletion_vector_only_its_part_of_the_file_is_counted() -> None:
     """L5: two vectors in one Puffin file of 200 bytes, as Java's row delta summed them up."""
     added = entries(
@@ -34,8 +38,8 @@ def test_of_a_deletion_vector_only_its_part_of_the_file_is_counted() -> None:
         vector("b.parquet", 30),
         vector("c.parquet", 40),
     )
-    found = summary_of("overwrite", added, None, None)
+    found = summary("overwrite", added, None, None)
     assert (found["added-files-size"], found["total-files-size"]) == ("228", "228")
     assert (found["added-delete-files"], found["added-dvs"], found["added-position-delete-files"]) == ("3", "2", "1")
-    after = summary_of("delete", None, entries(vector("b.parquet", 30)), found)
+    after = summary("delete", None, entries(vector("b.parquet", 30)), found)
     assert (after["removed-files-size"], after["total-files-size"], after["removed-dvs"]) == ("30", "198", "1")

@@ -81,3 +81,6 @@ def test_sp5_a_partition_is_the_same_after_a_promotion(catalog: icecore.Catalog,
     table.append(data(3))
     with pytest.raises(ValidationError, match="added files to a partition that it replaces"):
         table.manage_snapshots().publish("w").commit()
+    table.overwrite(data(4))
+    head = table.current_snapshot()
+    assert head is not None and head.summary is not None and head.summary["changed-partition-count"] == "1"
