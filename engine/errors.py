@@ -7,6 +7,7 @@ from itertools import islice
 from typing import ClassVar
 
 _SUGGESTED = 3
+_QUOTES = ('"', "`")
 
 
 class IcecoreError(Exception):
@@ -147,8 +148,20 @@ class NotFoundError(IcecoreError, LookupError):
         return name[:-1]
 
 
+def name_text(name: tuple[str, ...]) -> str:
+    """A name as dotted text that can be given again: in quotes where a level would be read as another without."""
+    *levels, last = name
+    quoted = [n if "." not in n and n[:1] not in _QUOTES else _quoted(n) for n in levels]
+    is_plain = "." not in last and not (last[:1] in _QUOTES and last[-1:] == last[:1] and len(last) > 1)
+    return ".".join([*quoted, last if is_plain else _quoted(last)])
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _did_you_mean(names: Iterable[tuple[str, ...]]) -> str:
-    shown = [repr(".".join(name)) for name in islice(names, _SUGGESTED)]
+    shown = [repr(name_text(name)) for name in islice(names, _SUGGESTED)]
     return f"; did you mean {' or '.join(shown)}?" if shown else ""
 
 

@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from icecore.engine.cli.settings import Settings, common_options
+from icecore.engine.errors import name_text
 
 VARIABLE = "_ICECORE_COMPLETE"
 """The variable in which a shell asks for completions."""
@@ -48,7 +49,10 @@ def _names(context: click.Context, _: click.Parameter, incomplete: str) -> list[
         suppress(sqlite3.Error),
         closing(sqlite3.connect(f"{file}?mode=ro", uri=True, timeout=0.1)) as log,
     ):
-        names = [".".join(row) for row in log.execute(query("log/read_models.sql", "names_to_complete"))]
+        names = [
+            name_text((*space.split("."), name))
+            for space, name in log.execute(query("log/read_models.sql", "names_to_complete"))
+        ]
         # A shell is told one name a line.
         return [CompletionItem(_typed(n)) for n in names if n.startswith(incomplete) and "\n" not in n]
     return []

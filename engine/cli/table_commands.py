@@ -9,9 +9,11 @@ import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.verbs import examples
+from icecore.engine.common.identifiers import namespace_tuple
 from icecore.engine.display.output import pair_lines
 from icecore.engine.display.table_text import TableText
 from icecore.engine.display.view_text import ViewText
+from icecore.engine.errors import name_text
 
 if TYPE_CHECKING:
     from icecore.engine.table.table import Table
@@ -33,7 +35,7 @@ def ls(settings: Settings, namespace: str | None) -> None:
     with settings.read() as catalog:
         if namespace is not None:
             catalog.load_namespace_properties(namespace)
-        inside = "" if namespace is None else f"{namespace}."
+        inside = "" if namespace is None else f"{name_text(namespace_tuple(namespace))}."
         rows = [*map(_table_row, catalog.tables()), *map(_view_row, catalog.views())]
     rows = sorted(row for row in rows if row[0].startswith(inside))
     columns = ("name", "kind", "format", "files", "rows", "updated")

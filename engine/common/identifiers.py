@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import re
 from collections.abc import Iterable
 from urllib.parse import quote
 
@@ -12,6 +13,8 @@ from icecore.engine.errors import ValidationError
 Identifier = tuple[str, ...]
 IdentifierLike = str | tuple[str, ...]
 MAX_NAME = 255
+# A level in quotes, of which two stand for one, or one without.
+_LEVEL = re.compile(r'"((?:[^"]|"")*)"(?=\.|\Z)|`((?:[^`]|``)*)`(?=\.|\Z)|([^.]*)')
 # Linux takes 255 bytes; room is left for a suffix.
 MAX_FOLDER_NAME = 200
 
@@ -31,7 +34,7 @@ def namespace_tuple(namespace: IdentifierLike) -> Identifier:
 def identifier_tuple(identifier: IdentifierLike) -> Identifier:
     """The name of a table or view as (namespace levels..., name); at least one level and a name.
 
-    Given as a tuple, the last part may hold dots. Raises ValidationError.
+    The last part may hold dots where it is in double quotes or backticks, or the name a tuple. Raises ValidationError.
     """
     parts = name_parts(identifier)
     if len(parts) < 2:
@@ -41,12 +44,30 @@ def identifier_tuple(identifier: IdentifierLike) -> Identifier:
 
 
 def name_parts(identifier: object) -> Identifier:
-    """The levels of any name, as it was given. Raises ValidationError where it is none."""
+    """The levels of any name, as it was given; text is parted by dots outside of quotes.
+
+    Raises ValidationError where it is no name.
+    """
     if isinstance(identifier, str):
-        return tuple(identifier.split("."))
+        return _levels(identifier)
     if not isinstance(identifier, (tuple, list)):
         raise ValidationError(f"a name must be dotted text or a tuple, found {type(identifier).__name__}")
     return tuple(identifier)
+
+
+def _levels(text: str) -> Identifier:
+    if not ('"' in text or "`" in text):
+        return tuple(text.split("."))
+    levels, end = list[str](), -1
+    while end < len(text):
+        found = _LEVEL.match(text, end + 1)
+        assert found is not None, "a level without quotes may be empty"
+        double, back, plain = found.groups()
+        levels.append(
+            plain if plain is not None else (double or "").replace('""', '"') or (back or "").replace("``", "`")
+        )
+        end = found.end()
+    return tuple(levels)
 
 
 def _check_part(part: object, what: str) -> None:

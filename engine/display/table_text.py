@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from icecore.engine.common.text import number_in
-from icecore.engine.log.read_models import dotted
+from icecore.engine.errors import name_text
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import SnapshotRef
@@ -27,8 +27,8 @@ class TableText:
 
     @property
     def name(self) -> str:
-        """The dotted name."""
-        return dotted(self.table.name())
+        """The name as text."""
+        return name_text(self.table.name())
 
     def updated_at(self) -> dt.datetime:
         """The time of the last change."""

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from icecore.engine.display.cells import cell
 from icecore.engine.display.table_text import column_lines
+from icecore.engine.errors import name_text
 from icecore.engine.log.read_models import dotted
 from icecore.engine.spec.view import ViewVersion
 
@@ -24,8 +25,8 @@ class ViewText:
 
     @property
     def name(self) -> str:
-        """The dotted name."""
-        return dotted(self.view.name())
+        """The name as text."""
+        return name_text(self.view.name())
 
     def updated_at(self) -> dt.datetime:
         """The time at which the current version became current."""

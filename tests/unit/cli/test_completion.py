@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 import icecore
 from icecore.engine.catalog.warehouse import LOG_FILE
@@ -47,6 +49,19 @@ def ask(words: str, warehouse: Path | str) -> tuple[list[str], set[str]]:
     code = f"HEAVY = {HEAVY!r}\n{ASK}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     return [line.partition(",")[2] for line in done.stdout.split("\n") if line], set(done.stderr.split())
+
+
+def test_a_name_with_a_dot_is_completed_and_listed_as_it_can_be_given(tmp_path: Path) -> None:
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("shop")
+        catalog.create_namespace("shop.old")
+        catalog.create_table(("shop", "old", "a.b"), pa.schema({"id": pa.int64()}))
+    names, _ = ask("icecore show shop.o", tmp_path / "lake")
+    assert [name.replace("\\", "") for name in names] == ['shop.old."a.b"']
+    run = CliRunner(env={"ICECORE_WAREHOUSE": str(tmp_path / "lake")}).invoke
+    assert json.loads(run(cli, ["ls", "shop.`old`", "--output", "json"]).output)[0]["name"] == 'shop.old."a.b"'
+    for command in ("describe", "show", "blame", "plan", "audit"):
+        assert run(cli, [command, 'shop.old."a.b"']).exit_code == 0, command
 
 
 def test_names_are_read_from_the_log_alone(shop: Path) -> None:

@@ -10,8 +10,8 @@ from core_tables import SCHEMA, ids_of, local, make_table, pyiceberg_catalog, ro
 from odd_names import NAMES
 
 import icecore
-from icecore.engine.common.identifiers import MAX_FOLDER_NAME, folder_name
-from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, ValidationError
+from icecore.engine.common.identifiers import MAX_FOLDER_NAME, folder_name, identifier_tuple, name_parts
+from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, ValidationError, name_text
 from icecore.engine.log import table_folders
 
 
@@ -52,6 +52,24 @@ def test_a_replay_finds_the_folders_of_a_name_whose_spellings_hold_one_another(
     assert catalog.verify().problems == ()
     monkeypatch.setattr(table_folders, "folder_keys", lambda location: sorted(spellings(location)))
     assert catalog.verify().problems == ()
+
+
+def test_a_name_with_dots_is_quoted_in_text(catalog: icecore.Catalog) -> None:
+    """With double quotes or backticks, as in SQL; quotes in the midst of a name are of the name."""
+    for number, name in enumerate(NAMES):
+        identifier = ("ns", name)
+        assert identifier_tuple(name_text(identifier)) == identifier_tuple(f"`ns`.`{name.replace('`', '``')}`")
+        assert identifier_tuple(name_text(identifier)) == identifier
+        catalog.create_table(name_text(identifier), SCHEMA).append(rows(number))
+        assert ids_of(catalog.load_table(identifier)) == [number]
+    assert [name_text(("ns", n)) for n in ("a b", 'quo"te', '"', '"a')] == ["ns.a b", 'ns.quo"te', 'ns."', 'ns."a']
+    for odd in [('"', '"'), ('"a', 'b"'), ("`", "`.`"), ('"a"', '"b"'), ("ns", '"a"b"'), ("ns", '""')]:
+        assert identifier_tuple(name_text(odd)) == odd
+    assert [name_parts(n) for n in ('a."b', 'a."b"c.d', 'a."b".', "")] == [
+        ("a", '"b'), ("a", '"b"c', "d"), ("a", "b", ""), ("",),
+    ]  # fmt: skip
+    with pytest.raises(NoSuchTableError, match=r"""did you mean 'ns\."a\.b\.c"'"""):
+        catalog.load_table(("ns", "a.b.d"))
 
 
 def test_namespaces_of_any_name(catalog: icecore.Catalog) -> None:
