@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.ids import now_ms
 from icecore.engine.server.page.page_frame import grid
 from icecore.engine.server.wire.call import Call
@@ -16,18 +17,20 @@ Rows = Sequence[tuple[str | Markup, ...]]
 
 
 def kept_findings(
-    call: Call, of: tuple[str, ...], columns: tuple[str, ...], find: Callable[[], Rows]
+    call: Call, table: Identifier, columns: tuple[str, ...], find: Callable[[], Rows]
 ) -> tuple[int, Markup]:
-    """The number of findings and their rows as a table, found anew where `of`, what they follow from, is another.
+    """The number of findings of a table, of all where its name is empty, and their rows in HTML.
 
-    A long history takes seconds of CPU and much memory, so that those who ask at once wait for one answer.
+    They are found anew after any event, as one that forgets what they tell. A long history takes seconds of CPU and
+    much memory, so that those who ask at once wait for one answer.
     """
 
     def made() -> bytes:
         rows = find()
         return f"{len(rows)}\n{grid('Findings', columns, rows, class_='stacks')}".encode("utf-8", "replace")
 
-    kept, key = call.serving.kept, ("findings", *of, str(now_ms() // KEPT_MS))
+    kept = call.serving.kept
+    key = ("findings", *table, str(call.catalog.position), str(now_ms() // KEPT_MS))
     if (found := kept.find(key)) is None:
         with call.serving.audits:
             found = kept.get(key, made)

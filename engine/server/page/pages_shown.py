@@ -44,7 +44,7 @@ def _table(call: Call, name: Identifier, stream: str) -> tuple[str | Markup, ...
 def findings_page(call: Call) -> Answer:
     """The findings of the audit, the gravest first."""
     columns = ("severity", "rule", "table", "finding")
-    count, told = kept_findings(call, (str(call.catalog.position),), columns, lambda: _findings(call))
+    count, told = kept_findings(call, (), columns, lambda: _findings(call))
     return framed(call, "Findings", "/findings", told, facts=counted(count, "finding"))
 
 

@@ -29,9 +29,9 @@ def table_page(call: Call) -> Answer:
 
 def table_findings_page(call: Call) -> Answer:
     """The findings of the rules of one table, the gravest first, which read all its history and list its files."""
-    name, state = call.table, call.catalog.load_table(call.table).state
+    name = call.table
     columns = ("severity", "rule", "finding", "what mends it")
-    count, told = kept_findings(call, (state.stream, state.event_hash, *name), columns, lambda: _findings(call, name))
+    count, told = kept_findings(call, name, columns, lambda: _findings(call, name))
     here, facts = table_path(name, "/findings"), counted(count, "finding")
     return framed(call, f"Findings of {'.'.join(name)}", here, told, facts=facts, table=name)
 
