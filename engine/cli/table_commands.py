@@ -13,7 +13,6 @@ from icecore.engine.common.identifiers import namespace_tuple
 from icecore.engine.display.output import pair_lines
 from icecore.engine.display.table_text import TableText
 from icecore.engine.display.view_text import ViewText
-from icecore.engine.errors import name_text
 
 if TYPE_CHECKING:
     from icecore.engine.table.table import Table
@@ -35,9 +34,10 @@ def ls(settings: Settings, namespace: str | None) -> None:
     with settings.read() as catalog:
         if namespace is not None:
             catalog.load_namespace_properties(namespace)
-        inside = "" if namespace is None else f"{name_text(namespace_tuple(namespace))}."
-        rows = [*map(_table_row, catalog.tables()), *map(_view_row, catalog.views())]
-    rows = sorted(row for row in rows if row[0].startswith(inside))
+        levels = () if namespace is None else namespace_tuple(namespace)
+        tables = (t for t in catalog.tables() if t.name()[: len(levels)] == levels)
+        views = (v for v in catalog.views() if v.name()[: len(levels)] == levels)
+        rows = sorted([*map(_table_row, tables), *map(_view_row, views)])
     columns = ("name", "kind", "format", "files", "rows", "updated")
     if settings.form.is_text:
         rows = [(*row[:2], f"v{row[2]}", *row[3:]) for row in rows]

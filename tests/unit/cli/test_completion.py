@@ -56,10 +56,13 @@ def test_a_name_with_a_dot_is_completed_and_listed_as_it_can_be_given(tmp_path: 
         catalog.create_namespace("shop")
         catalog.create_namespace("shop.old")
         catalog.create_table(("shop", "old", "a.b"), pa.schema({"id": pa.int64()}))
+        catalog.create_namespace(('"old',))
+        catalog.create_table(('"old', "t"), pa.schema({"id": pa.int64()}))
     names, _ = ask("icecore show shop.o", tmp_path / "lake")
     assert [name.replace("\\", "") for name in names] == ['shop.old."a.b"']
     run = CliRunner(env={"ICECORE_WAREHOUSE": str(tmp_path / "lake")}).invoke
     assert json.loads(run(cli, ["ls", "shop.`old`", "--output", "json"]).output)[0]["name"] == 'shop.old."a.b"'
+    assert json.loads(run(cli, ["ls", '"old', "--output", "json"]).output)[0]["name"] == '"""old".t'
     for command in ("describe", "show", "blame", "plan", "audit"):
         assert run(cli, [command, 'shop.old."a.b"']).exit_code == 0, command
 
