@@ -67,7 +67,7 @@ def test_a_table_is_shown_without_an_audit(
 def test_findings_are_found_once_for_all_who_ask_at_one_state_of_the_log(
     rest: RestClient, evil: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files may go with no event that tells of it, so they are found anew a minute later too."""
+    """They are found anew after any event, as one that forgets, and a minute later: files may go without one."""
     clock = [KEPT_MS]
     monkeypatch.setattr(kept_findings, "now_ms", lambda: clock[0])
     looked = mock.Mock(wraps=audit_tools.audit)
@@ -76,11 +76,14 @@ def test_findings_are_found_once_for_all_who_ask_at_one_state_of_the_log(
         pages = list(clients.map(lambda _: rest.get(f"{OF_EVIL}/findings").body, range(3)))
     assert (looked.call_count, len(set(pages))) == (1, 1)
     table = evil.load_table(("ns", EVIL))
-    table.append([{"id": 2}])
+    table.append([{"id": 2}], message="for Jane Doe")
     assert rest.get(f"{OF_EVIL}/findings").status == 200 and looked.call_count == 2
+    with icecore.open(evil.path) as other:
+        other.forget_text("Jane Doe")
+    assert rest.get(f"{OF_EVIL}/findings").status == 200 and looked.call_count == 3
     Path(table.files()["file_path"].to_pylist()[0].removeprefix("file://")).unlink()
     clock[0] += KEPT_MS
-    assert b"is gone" in rest.get(f"{OF_EVIL}/findings").body and looked.call_count == 3
+    assert b"is gone" in rest.get(f"{OF_EVIL}/findings").body and looked.call_count == 4
 
 
 def test_pages_of_other_sites_have_no_say(rest: RestClient, catalog: icecore.Catalog) -> None:
