@@ -63,9 +63,12 @@ def _levels(text: str) -> Identifier:
         found = _LEVEL.match(text, end + 1)
         assert found is not None, "a level without quotes may be empty"
         double, back, plain = found.groups()
-        levels.append(
-            plain if plain is not None else (double or "").replace('""', '"') or (back or "").replace("``", "`")
-        )
+        if double is not None:
+            levels.append(double.replace('""', '"'))
+        elif back is not None:
+            levels.append(back.replace("``", "`"))
+        else:
+            levels.append(plain)
         end = found.end()
     return tuple(levels)
 
