@@ -7,11 +7,8 @@ relies on is part of it, so that it can be kept as evidence.
 from __future__ import annotations
 
 import contextlib
-import gzip
 import hashlib
-import json
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,23 +25,23 @@ from icecore.engine.errors import CorruptFileError, IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import PAYLOAD, Event
 from icecore.engine.events.event_updates import table_updates
+from icecore.engine.forget.file_matches import FileMatches
 from icecore.engine.forget.forgettable_text import holds_text
 from icecore.engine.forget.value_bounds import WantedBounds
 from icecore.engine.forget.value_matches import Wanted
-from icecore.engine.formats.avro_blocks import read_blocks, read_header
 from icecore.engine.formats.event_content import files_part
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.deletion_content import deleted_files
 from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState, folders_of
+from icecore.engine.repository.assembly import CACHE_FOLDER
 from icecore.engine.repository.repository import Repository
+from icecore.engine.repository.view_repository import ViewRepository
+from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.updates.metadata_update import AddSchema
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.decode_entries import decode_manifest
 from icecore.projections.files.materialize import CLAIMS_FOLDER
-
-CACHES = ".icecore"
-_FIELD_ID = b"PARQUET:field_id"
 
 
 @frozen
@@ -117,6 +114,7 @@ class ValueSearch:
     _storages: dict[str, Storage] = field(factory=dict, init=False)
     _bounds_of: dict[str, WantedBounds] = field(factory=dict, init=False)
     _named: set[str] = field(factory=set, init=False)
+    _folders: dict[str, list[str]] = field(factory=dict, init=False)
 
     def run(self) -> FoundValue:
         """Searches everything. Raises MissingArchiveError, CorruptLogError, ValidationError for an unknown column."""
@@ -130,7 +128,7 @@ class ValueSearch:
             self._note_files(state)
         names = {s.stream: dotted(s.identifier) for s in states}
         refs = {s.stream: s.metadata for s in states}
-        for location in sorted(self._locations(states)):
+        for location in sorted(self._locations()):
             for what, count in self._in_file(location, only).items():
                 users = self._users.get(location, set())
                 ids = {snapshot_id for _, snapshot_id in users}
@@ -160,20 +158,24 @@ class ValueSearch:
         )
 
     def _states(self) -> Iterator[TableState]:
-        """The latest state of each table, dropped ones too, but for those that were purged."""
-        streams = dict.fromkeys(e.stream for e in self.repository.store.naming_events())
-        for stream in streams:
-            if stream != ev.CATALOG_STREAM and not ev.is_view_stream(stream):
-                state = self.repository.state(stream)
-                self._counts["dropped_tables" if state.dropped else "tables"] += 1
-                if state.purged_at is None:
-                    yield state
+        """The latest state of each table, dropped ones too, but for those that were purged; all folders are noted."""
+        views = ViewRepository(self.repository)
+        for stream in dict.fromkeys(e.stream for e in self.repository.store.naming_events()):
+            if stream == ev.CATALOG_STREAM:
+                continue
+            if ev.is_view_stream(stream):
+                self._folders[stream] = [views.state(stream).metadata.location]
+                continue
+            state = self.repository.state(stream)
+            self._folders[stream] = folders_of(state)
+            self._counts["dropped_tables" if state.dropped else "tables"] += 1
+            if state.purged_at is None:
+                yield state
 
     def _bounds(self, stream: str) -> WantedBounds:
         """The value as bounds of a table's columns, by every schema that it had."""
         if stream not in self._bounds_of:
-            updates = (u for e in self.repository.store.stream_events(stream) for u in table_updates(e))
-            earlier = [u.schema for u in updates if isinstance(u, AddSchema)]
+            earlier = [s for e in self.repository.store.stream_events(stream) for s in _schemas_of(e)]
             metadata = self.repository.state(stream).metadata
             self._bounds_of[stream] = WantedBounds.of(self.wanted, metadata, earlier, self.column)
         return self._bounds_of[stream]
@@ -190,15 +192,18 @@ class ValueSearch:
             self._counts["events"] += 1
             if self.stream not in (None, event.stream):
                 continue
-            if not is_number and (what := self._parts(event)):
+            what = () if is_number else self._parts(event)
+            if PAYLOAD not in what and self._is_default(event):
+                what = (*what, "default")
+            if what:
                 yield Place("event", str(event.position), what)
-            if count := self._in_content(event):
+            if count := self._in_content(event, is_number=is_number):
                 yield Place("bounds", str(event.position), count=count)
 
     def _in_log_files(self) -> Iterator[Place]:
         """The files of the log where no event has the text: pages that were freed keep it until they are written."""
         for path in sorted(self.repository.store.path.parent.glob(f"{self.repository.store.path.name}*")):
-            if count := self._raw(path.read_bytes()):
+            if count := self.wanted.in_bytes(path.read_bytes()):
                 yield Place("log file", to_uri(path), count=count)
 
     def _parts(self, event: Event) -> tuple[str, ...]:
@@ -210,13 +215,20 @@ class ValueSearch:
             found.append(PAYLOAD)
         return tuple(found)
 
-    def _in_content(self, event: Event) -> int:
+    def _is_default(self, event: Event) -> bool:
+        """Whether the value is the default of a column by a schema that an event brought."""
+        schemas = _schemas_of(event)
+        return bool(schemas) and self._bounds(event.stream).is_default(schemas)
+
+    def _in_content(self, event: Event, *, is_number: bool) -> int:
         """The number of bounds, partition values and paths beside an event that hold the value."""
         store = self.repository.store
         if store.content_row(event.position) is None:
             return 0
         if event.kind in ev.DELETIONS:
-            return sum(self.wanted.in_path(f.location) for f in deleted_files(store, event))
+            # Digits in names of files say nothing of a number.
+            is_in = self.wanted.in_partition if is_number else self.wanted.in_path
+            return sum(is_in(f.location) for f in deleted_files(store, event))
         entries = store.entries(event.position)
         if entries is None:
             return 0
@@ -252,20 +264,24 @@ class ValueSearch:
                     self._storages.setdefault(there, storage)
                     self._users.setdefault(there, set()).add((state.stream, snapshot.snapshot_id))
 
-    def _locations(self, states: list[TableState]) -> set[str]:
-        """The warehouse's files but its log and caches, claims too, or the one table's, and those that it needs.
+    def _locations(self) -> set[str]:
+        """The files of the warehouse and of tables and views elsewhere, or of the one table, and those that it needs.
 
-        Names of files and folders that have the value are noted on the way.
+        The log and its caches are left out, but not claims. Names of files and folders that have the
+        value are noted on the way.
         """
         root = self.repository.store.path.absolute().parent
-        folders = [to_uri(root)] if self.stream is None else [f for s in states for f in folders_of(s)]
-        found = set(self._users)
+        cache, found, tops = root / CACHE_FOLDER, set(self._users), list[Path]()
         if self.stream is None:
-            found.update(map(to_uri, (root / CLAIMS_FOLDER).glob("*.json")))
-        for folder in folders:
-            path = self.repository.storage.local_path(folder)
-            for parent, inner, names in os.walk(path) if path is not None else ():
-                inner[:] = [i for i in inner if i != CACHES]
+            tops = [root, root / CLAIMS_FOLDER]
+            elsewhere = [f for folders in self._folders.values() for f in folders]
+        else:
+            elsewhere = self._folders[self.stream]
+        paths = [Path(p) for f in dict.fromkeys(elsewhere) if (p := self.repository.storage.local_path(f)) is not None]
+        tops += [p for p in paths if self.stream is not None or not p.is_relative_to(root)]
+        for top in tops:
+            for parent, inner, names in os.walk(top):
+                inner[:] = [i for i in inner if Path(parent, i) != cache]
                 if Path(parent) == root:
                     names = [n for n in names if not n.startswith(self.repository.store.path.name)]
                 self._named.update(to_uri(Path(parent, n)) for n in (*inner, *names) if self.wanted.in_path(n))
@@ -279,56 +295,19 @@ class ValueSearch:
             data = storage.read_bytes(location)
             self._counts["files"] += 1
             self._counts["bytes"] += len(data)
-            found = Counter[str]()
-            for name, n in self._in_bytes(data, location, only):
-                found[name] += n
-            return {name: n for name, n in found.items() if n}
+            return FileMatches(self.wanted, only).of(data, location)
         except (IcecoreError, OSError, ValueError, pa.ArrowException) as e:
             self._unread[location] = str(e)
             return {}
 
-    def _in_bytes(self, data: bytes, where: str, only: WantedBounds | None) -> Iterator[tuple[str, int]]:
-        is_text = only is None or not only.is_number
-        match data[:4]:
-            case b"PAR1":
-                from pyarrow import parquet
 
-                file = parquet.ParquetFile(pa.BufferReader(data))
-                for group in range(file.num_row_groups):
-                    yield from self._in_table(file.read_row_group(group), only)
-                for key, value in (file.metadata.metadata or {}).items():
-                    yield f"footer {key.decode('utf-8', 'replace')}", self._raw(value) if is_text else 0
-            case b"PARE":
-                raise CorruptFileError(f"{where} is encrypted, so nobody can say what is in it")
-            case bytes(head) if head[:3] == b"ORC":
-                from pyarrow import orc
-
-                yield from self._in_table(orc.ORCFile(pa.BufferReader(data)).read(), None)
-            case _ if not is_text:
-                return
-            case b"Obj\x01":
-                header = read_header(data, where)
-                yield "header", self._raw(b"".join(header.metadata.values()))
-                yield "blocks", sum(self._raw(block.data) for block in read_blocks(data, header, where))
-            case bytes(head) if head[:2] == b"\x1f\x8b":
-                yield "text", self._raw(gzip.decompress(data))
-            case _:
-                yield "text", self._raw(data)
-
-    def _in_table(self, table: pa.Table, only: WantedBounds | None) -> Iterator[tuple[str, int]]:
-        found: dict[str, int] = {}
-        for column in table.schema:
-            told = (column.metadata or {}).get(_FIELD_ID)
-            if only is None or told is None or int(told) in (only.column_ids or ()) or pa.types.is_nested(column.type):
-                found[column.name] = found.get(column.name, 0) + self.wanted.count(table[column.name])
-        yield from found.items()
-
-    def _raw(self, data: bytes) -> int:
-        """The matches of the text in bytes, as it is or as JSON writes it."""
-        forms = {self.wanted.encoded, orjson.dumps(self.wanted.text)[1:-1], ascii_json(self.wanted.text)}
-        return max(data.count(form) for form in forms)
-
-
-def ascii_json(text: str) -> bytes:
-    """A text as JSON of ASCII characters has it, without quotes."""
-    return json.dumps(text)[1:-1].encode()
+def _schemas_of(event: Event) -> list[Schema]:
+    """The schemas that an event brought; none of one of a view or namespace."""
+    if event.stream == ev.CATALOG_STREAM or ev.is_view_stream(event.stream):
+        return []
+    registered = event.payload["metadata"] if event.kind == ev.TABLE_REGISTERED else {}
+    schemas = [*registered.get("schemas", ()), *filter(None, (registered.get("schema"),))]
+    return [
+        *map(Schema.from_dict, schemas),
+        *(u.schema for u in table_updates(event) if isinstance(u, AddSchema)),
+    ]

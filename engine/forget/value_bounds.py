@@ -65,21 +65,44 @@ class WantedBounds:
         Raises ValidationError for a `column`, a full name, that its schema has not.
         """
         schemas = (*metadata.schemas, *earlier)
+        fields = tuple(f for spec in metadata.partition_specs for f in spec.fields)
+        if column is None:
+            return cls.by_schemas(wanted, schemas, fields)
+        sought = metadata.schema().find_field(column)
+        made = cls(wanted, _ids_in(sought.field_id, schemas), isinstance(sought.field_type, _NUMBERS))
+        made._take(schemas, fields)
+        return made
+
+    @classmethod
+    def by_schemas(cls, wanted: Wanted, schemas: Iterable[Schema], fields: Iterable[PartitionField]) -> WantedBounds:
+        """The forms in all columns of some schemas, and as values of some partition fields."""
         made = cls(wanted)
-        if column is not None:
-            sought = metadata.schema().find_field(column)
-            made.is_number = isinstance(sought.field_type, _NUMBERS)
-            made.column_ids = _ids_in(sought.field_id, schemas)
+        made._take(schemas, fields)
+        return made
+
+    def _take(self, schemas: Iterable[Schema], fields: Iterable[PartitionField]) -> None:
         for schema in schemas:
             for field_id in schema.field_ids:
                 kind = schema.find_field(field_id).field_type
                 if isinstance(kind, PrimitiveType):
-                    made.columns.setdefault(field_id, set()).add(forms_of(kind, wanted))
-        for spec in metadata.partition_specs:
-            for f in spec.fields:
-                if made.column_ids is None or made.column_ids.intersection(f.source_ids):
-                    made.partitions.setdefault(f.field_id, set()).update(made._of_partition(f))
-        return made
+                    self.columns.setdefault(field_id, set()).add(forms_of(kind, self.wanted))
+        for f in fields:
+            if self.column_ids is None or self.column_ids.intersection(f.source_ids):
+                self.partitions.setdefault(f.field_id, set()).update(self._of_partition(f))
+
+    def is_default(self, schemas: Iterable[Schema]) -> bool:
+        """Whether the value is the default of a column in one of some schemas: of rows that no file holds too."""
+        fields = (s.find_field(i) for s in schemas for i in s.field_ids if i in (self.column_ids or s.field_ids))
+        return any(
+            isinstance(f.field_type, PrimitiveType) and self._is_value(f.field_type, default)
+            for f in fields
+            for default in (f.initial_default, f.write_default)
+            if default is not None
+        )
+
+    def _is_value(self, kind: PrimitiveType, value: Any) -> bool:
+        forms, data = forms_of(kind, self.wanted), to_bytes(kind, value)
+        return self.wanted.encoded in data if forms is TEXT else data in (forms or ())
 
     def count(self, entries: pa.Table) -> int:
         """The number of bounds, partition values and paths in entries that hold the value."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import uuid
 from decimal import Decimal, InvalidOperation
 from urllib.parse import unquote
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
@@ -30,6 +32,15 @@ class Wanted:
     def in_path(self, path: str) -> bool:
         """Whether a path has the text, as it is or percent-encoded, as a partition's value is, and again in a URI."""
         return any(self.text in p for p in (path, unquote(path), unquote(unquote(path))))
+
+    def in_partition(self, path: str) -> bool:
+        """Whether a folder in a path is that of a partition by the value."""
+        return f"={self.text}/" in unquote(path)
+
+    def in_bytes(self, data: bytes) -> int:
+        """The number of times that the text is in bytes, as it is or as JSON writes it."""
+        forms = {self.encoded, orjson.dumps(self.text)[1:-1], json.dumps(self.text)[1:-1].encode()}
+        return max(data.count(form) for form in forms)
 
     def count(self, column: pa.ChunkedArray | pa.Array) -> int:
         """The number of values in a column, nested ones too, that match."""

@@ -53,6 +53,7 @@ _INTS = ("partition_spec_id", "added_files_count", "existing_files_count", "dele
 _STRINGS = ("manifest_path",)
 _BINARIES = ("key_metadata",)
 _ROWS_KEPT = 20_000
+RECORD_NAME = "manifest_file"
 _REQUIRED = ("manifest_path", "manifest_length", "partition_spec_id")
 
 
@@ -128,7 +129,7 @@ def list_avro_schema(format_version: int) -> dict[str, Any]:
     ]
     if format_version > 2:
         fields.append(field("first_row_id", 520, "long", optional=True))
-    return {"type": "record", "name": "manifest_file", "fields": fields}
+    return {"type": "record", "name": RECORD_NAME, "fields": fields}
 
 
 def read_manifest_list(data: bytes, where: str) -> tuple[ManifestFile, ...]:

@@ -77,13 +77,14 @@ def test_the_log_and_stray_files_are_searched(catalog: icecore.Catalog, warehous
     table.append(rows(1), message=f"for {NAME}", author=NAME)
     table.set_properties({"owner": NAME})
     catalog.drop_table("ns.t")
+    catalog.update_namespace_properties("ns", updates={"owner": NAME})
     catalog.archive(catalog.position)
     stray = warehouse / "stray"
     stray.mkdir()
     (stray / "note.txt").write_text(f"{NAME} was here")
     (stray / "note.json.gz").write_bytes(gzip.compress(json.dumps({"n": "Zo\\u00eb " + NAME}).encode()))
     found = catalog.find_value(NAME)
-    assert kinds(found)["event"] == ["actor,message", "payload"]
+    assert kinds(found)["event"] == ["actor,message", "payload", "payload"]
     strays = [p for p in found.places if "/stray/" in p.where]
     assert len(strays) == 2 and not any(p.snapshots for p in strays)
     (stray / "broken.parquet").write_bytes(b"PAR1 no more")
@@ -143,7 +144,8 @@ def test_one_column_and_other_types(catalog: icecore.Catalog) -> None:
     table.append([{"id": 777, "born": dt.date(1990, 2, 3), "tags": ["a", NAME]}])
     make_table(catalog, "other").append(rows(777))
     of_id = catalog.find_value(777, table="ns.t", column="id")
-    assert kinds(of_id)["file"] == [f"{table.files()['file_path'][0].as_py()[-8:]} id"] and "bounds" in kinds(of_id)
+    in_row = f"{table.files()['file_path'][0].as_py()[-8:]} id"
+    assert kinds(of_id)["file"] == ["-m0.avro blocks", in_row] and "bounds" in kinds(of_id)
     for digit in range(10):  # digits stand in names of files and in hashes
         assert catalog.find_value(digit, table="ns.t", column="born").is_nowhere
     assert not catalog.find_value("1990-02-03", table="ns.t", column="born").is_nowhere
@@ -187,10 +189,72 @@ def test_bounds_of_all_types_match(catalog: icecore.Catalog) -> None:
         in_column = catalog.find_value(text, table="ns.t", column=column.replace("c", f"c{i}"))
         for found in (catalog.find_value(text), in_column):
             assert "bounds" in kinds(found), (text, found)
-    assert catalog.find_value(4713, table="ns.t", column="c0").is_nowhere
+    for digit in range(10):  # they are in the names of files that the expiry deleted
+        assert catalog.find_value(digit, table="ns.t", column="c0").is_nowhere
     unwritten = make_table(catalog, "unwritten", properties={"icecore.materialize": "manual"})
     unwritten.append(rows(1))
     assert not catalog.find_value(4713, table="ns.unwritten").unread, "manifests that are only in the log"
+
+
+def test_a_default_is_the_value_of_rows_that_no_file_holds(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, properties={"format-version": "3"})
+    table.append(rows(1))
+    with table.update_schema() as change:
+        change.add_column("points", "long", default_value=4711).add_column("town", "string", default_value=NAME)
+    assert table.scan("points = 4711").count() == 1
+    of_column = catalog.find_value(4711, table="ns.t", column="points")
+    assert [(p.kind, p.what) for p in of_column.places] == [("event", ("default",))]
+    assert kinds(catalog.find_value(4711))["event"] == ["default"]
+    assert kinds(catalog.find_value(NAME, table="ns.t", column="town"))["event"] == ["payload"]
+    assert catalog.find_value(4711, table="ns.t", column="id").is_nowhere
+
+
+def test_manifests_that_nothing_needs_are_searched_by_what_their_entries_hold(
+    catalog: icecore.Catalog, warehouse: Path
+) -> None:
+    """Once the log forgot the bounds, such a file has the beginning of a text, and numbers as bytes."""
+    table = make_table(catalog)
+    table.append(people(4711))
+    [manifest] = (warehouse / "ns" / "t" / "metadata").glob("*-m0.avro")
+    data = manifest.read_bytes()
+    table.delete("true")
+    table.rewrite_manifests()
+    table.maintenance.expire_snapshots().older_than(dt.datetime.now()).retain_last(1).commit()
+    table.refresh().forget()
+    searches: list[dict[str, Any]] = [
+        {"value": NAME},
+        {"value": NAME, "table": "ns.t", "column": "name"},
+        {"value": 4711, "table": "ns.t", "column": "id"},
+    ]
+    for asked in searches:
+        assert catalog.find_value(**asked).is_nowhere
+    manifest.write_bytes(data)
+    for asked in searches:
+        assert kinds(catalog.find_value(**asked)) == {"file": ["-m0.avro blocks"]}, asked
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_values_that_no_bound_tells_of_are_found_in_rows(catalog: icecore.Catalog, file_format: str) -> None:
+    table = make_table(catalog, properties={"write.format.default": file_format})
+    table.append(rows(1, 5, 9))
+    for found in (catalog.find_value(5, table="ns.t", column="id"), catalog.find_value("n5", table="ns.t")):
+        [place] = found.places
+        assert place.where.endswith(file_format) and place.count == 1, place
+    assert catalog.find_value(6, table="ns.t", column="id").is_nowhere
+
+
+def test_folders_of_tables_and_views_elsewhere_are_searched(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Files that nothing needs too, also of what was dropped."""
+    places = [tmp_path / name for name in ("table", "dropped", "view")]
+    for name in ("table", "dropped"):
+        make_table(catalog, name, location=str(tmp_path / name)).append(rows(1))
+    catalog.drop_table("ns.dropped")
+    catalog.create_view("ns.view", "SELECT 1 AS a", location=str(tmp_path / "view"))
+    for place in places:
+        place.mkdir(exist_ok=True)
+        (place / "stray.txt").write_text(NAME)
+    found = catalog.find_value(NAME)
+    assert sorted(Path(p.where).parent.name for p in found.places) == ["dropped", "table", "view"]
 
 
 def test_values_of_all_types_match() -> None:
