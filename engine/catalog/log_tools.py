@@ -269,9 +269,10 @@ def forget_text(
     """Replaces a text in events, all or some, by `forgotten`, for good: a name or an address, say.
 
     It is removed from actors and messages, values of properties and of summaries, comments of columns and the SQL of
-    views, from archives and from metadata files of the past. The log verifies as before, and an event says what was
-    forgotten; see `Table.forget` for what is out of reach. Hashes of the texts stay, by which a right guess of a
-    forgotten text can be confirmed. Bounds are forgotten by `Table.forget`, idempotency keys never. Raises
+    views, from archives and from metadata files of the past; named plans and reports of clients that have it are
+    dropped. The log verifies as before, and an event says what was forgotten; see `Table.forget` for what is out of
+    reach. Hashes of the texts stay, by which a right guess of a forgotten text can be confirmed. Bounds are forgotten
+    by `Table.forget`, idempotency keys never. Raises
     ValidationError where the text is in what a replay requires, as names and paths, or is in the current state, which a
     replay without it must still give; MissingArchiveError, StorageError.
     """

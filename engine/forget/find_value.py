@@ -23,7 +23,7 @@ from icecore.engine.common.text import short_repr
 from icecore.engine.common.version import ENGINE_VERSION
 from icecore.engine.errors import CorruptFileError, IcecoreError
 from icecore.engine.events import event as ev
-from icecore.engine.events.event import PAYLOAD, Event
+from icecore.engine.events.event import PAYLOAD, Event, file_name_of_stream
 from icecore.engine.events.event_updates import table_updates
 from icecore.engine.forget.file_matches import FileMatches
 from icecore.engine.forget.forgettable_text import holds_text
@@ -42,6 +42,7 @@ from icecore.engine.spec.updates.metadata_update import AddSchema
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.decode_entries import decode_manifest
 from icecore.projections.files.materialize import CLAIMS_FOLDER
+from icecore.projections.stored_plans.plan_store import PLANS_FOLDER
 
 
 @frozen
@@ -267,16 +268,16 @@ class ValueSearch:
     def _locations(self) -> set[str]:
         """The files of the warehouse and of tables and views elsewhere, or of the one table, and those that it needs.
 
-        The log and its caches are left out, but not claims. Names of files and folders that have the
+        The log and its caches are left out, but not claims and named plans. Names of files and folders that have the
         value are noted on the way.
         """
         root = self.repository.store.path.absolute().parent
-        cache, found, tops = root / CACHE_FOLDER, set(self._users), list[Path]()
+        cache, found = root / CACHE_FOLDER, set(self._users)
         if self.stream is None:
-            tops = [root, root / CLAIMS_FOLDER]
+            tops = [root, root / CLAIMS_FOLDER, cache / PLANS_FOLDER]
             elsewhere = [f for folders in self._folders.values() for f in folders]
         else:
-            elsewhere = self._folders[self.stream]
+            tops, elsewhere = [cache / PLANS_FOLDER / file_name_of_stream(self.stream)], self._folders[self.stream]
         paths = [Path(p) for f in dict.fromkeys(elsewhere) if (p := self.repository.storage.local_path(f)) is not None]
         tops += [p for p in paths if self.stream is not None or not p.is_relative_to(root)]
         for top in tops:

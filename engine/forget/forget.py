@@ -36,6 +36,7 @@ from icecore.engine.forget.redact_events import (
     tidy,
 )
 from icecore.engine.forget.rewritten_metadata import rewrite_metadata
+from icecore.engine.forget.value_matches import Wanted
 from icecore.engine.log.redactions import Redaction
 from icecore.engine.log.reports.client_reports import ClientReports
 from icecore.engine.log.store import MODELS, WriteTransaction
@@ -44,6 +45,7 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.retry_policy import FOREIGN_ATTEMPTS
 from icecore.projections.files.file_follower import MaterializationWarning
 from icecore.projections.plan.planner import FORGOTTEN, Planner
+from icecore.projections.stored_plans.plan_store import PlanStore
 
 
 @frozen
@@ -139,6 +141,8 @@ class Forgetter:
             self.tidy()
         if not dry_run:
             ClientReports(store.path).forget(text)
+            for plans in PlanStore.all(self.planner.cache):
+                plans.forget(Wanted(text).in_bytes)
         return Forgotten(None if event is None else event.position, tuple(r.position for r in replacements))
 
     def _event(self, position: int) -> Event:

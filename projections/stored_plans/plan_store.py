@@ -7,7 +7,7 @@ damaged or of another release is as good as none, since a plan can be made again
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -21,6 +21,7 @@ from icecore.engine.events.event import file_name_of_stream
 from icecore.engine.storage.file_io import Storage
 
 FORMAT = "icecore-plan-3"
+PLANS_FOLDER = "plans"
 SUFFIX = ".plan"
 MAX_NAME = 200
 
@@ -50,7 +51,13 @@ class PlanStore:
         """The store beside the folder of segments; `stream` is the table's."""
         if segments is None:
             return cls(None)
-        return cls(segments.parent / "plans" / file_name_of_stream(stream))
+        return cls(segments.parent / PLANS_FOLDER / file_name_of_stream(stream))
+
+    @classmethod
+    def all(cls, segments: Path | None) -> Iterator[PlanStore]:
+        """The stores of all tables beside the folder of segments."""
+        for folder in () if segments is None else sorted((segments.parent / PLANS_FOLDER).glob("*")):
+            yield cls(folder)
 
     def path(self, name: str) -> Path:
         """The file of a plan. Raises ValidationError for a name that can't be one, StorageError without a folder."""
@@ -99,6 +106,12 @@ class PlanStore:
         except OSError as e:
             raise StorageError(f"can't remove {path}: {e.strerror}") from e
         return True
+
+    def forget(self, is_in: Callable[[bytes], int]) -> None:
+        """Removes the plans that have something in their names or bytes. Raises StorageError."""
+        for name in self.names():
+            if is_in(name.encode()) or is_in(Storage().read_bytes(str(self.path(name)))):
+                self.drop(name)
 
 
 def _encode(plan: StoredPlan) -> bytes:

@@ -27,8 +27,9 @@ def find_value(
     and UUIDs, written as text or given as such, where a column or a bound of it in the log has that value. Deleted rows
     are found as long as their file is there. With a `table`, a dropped one by the name that it had last, only what is
     of it is searched, with a `column` of it only that one, and texts only where it has no numbers or days.
-    Defaults of columns are found; caches, which follow from the log, are left out. The answer can be kept: see
-    `FoundValue`. All files are read. Raises ValidationError, NoSuchTableError, MissingArchiveError, CorruptLogError.
+    Defaults of columns are found, and what named plans were asked for; other caches follow from the log and are left
+    out. The answer can be kept: see `FoundValue`. All files are read. Raises ValidationError, NoSuchTableError,
+    MissingArchiveError, CorruptLogError.
     """
     from icecore.engine.forget.find_value import ValueSearch
     from icecore.engine.forget.value_matches import Wanted

@@ -257,6 +257,21 @@ def test_folders_of_tables_and_views_elsewhere_are_searched(catalog: icecore.Cat
     assert sorted(Path(p.where).parent.name for p in found.places) == ["dropped", "table", "view"]
 
 
+def test_named_plans_are_searched_and_forgotten(catalog: icecore.Catalog) -> None:
+    """Their filters are whoever asked for them, not the log's."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.prefetch(f"name = '{NAME}'", name="by name")
+    table.prefetch("id = 1", name=f"for {NAME}")
+    table.prefetch("id = 1", name="kept")
+    for found in (catalog.find_value(NAME), catalog.find_value(NAME, table="ns.t")):
+        assert {kind: len(told) for kind, told in kinds(found).items()} == {"file": 2, "name": 1}
+    catalog.forget_text(NAME, dry_run=True)
+    assert len(table.named_plans()) == 3
+    catalog.forget_text(NAME)
+    assert catalog.find_value(NAME).is_nowhere and table.named_plans() == ["kept"]
+
+
 def test_values_of_all_types_match() -> None:
     """What the text says in each type; text by part, unless it is to be exact."""
     columns = [
