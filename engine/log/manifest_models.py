@@ -93,6 +93,12 @@ class ManifestModels:
             return None
         return self._store.row(MODELS, "get_kept_file", stream=stream, location=location)
 
+    def streams_of_files(self, locations: Iterable[str]) -> list[str]:
+        """The streams whose events wrote one of some files, or keep one of another's."""
+        asked = {"locations": orjson.dumps(list(locations)).decode()}
+        names = ("streams_that_wrote", *(("streams_that_keep",) if self._store.has_read_model("kept_file") else ()))
+        return sorted({row["stream"] for name in names for row in self._store.rows(MODELS, name, **asked)})
+
     def keeping(self, stream: str, given: Iterable[GivenFile]) -> Keeping:
         """The files of these that no event of the stream has yet, as an event keeps them."""
         keeping = Keeping.of(given)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from attrs import evolve, frozen
 
 from icecore.engine.errors import IcecoreError, MissingArchiveError, MissingFileError, StorageError
-from icecore.engine.events.event import TABLE_REGISTERED, VIEW_REGISTERED
+from icecore.engine.events.event import TABLE_REGISTERED, VIEW_REGISTERED, is_view_stream
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, METRICS
 from icecore.engine.formats.manifest_list_avro import read_manifest_list
@@ -235,7 +235,23 @@ class _Gathering:
             )
         for f in self._unwritten(manifests):
             out.setdefault(f.location, f)
+        lost = [location for location, f in out.items() if not f.is_kept]
+        for location in self._kept_elsewhere(lost) if lost else ():
+            out[location] = evolve(out[location], is_kept=True)
         return list(out.values())
+
+    def _kept_elsewhere(self, locations: Iterable[str]) -> set[str]:
+        """The manifests and lists, of these, that a rebuild makes of other tables' events.
+
+        A table that was dropped and registered again has its files from there.
+        """
+        repository, wanted, found = self._repository, set(locations), set[str]()
+        for stream in set(repository.models.streams_of_files(wanted)) - {self._state.stream}:
+            snapshots = () if is_view_stream(stream) else repository.state(stream).metadata.snapshots
+            lists = {s.snapshot_id: s.manifest_list or "" for s in snapshots}
+            manifests, known = repository.models.manifests_of(stream, lists)
+            found |= {lists[i] for i in known} | {m.manifest.manifest_path for m in manifests if not m.is_foreign}
+        return wanted & found
 
     def _unwritten(self, manifests: dict[str, ListedManifest]) -> Iterator[NeededFile]:
         """The files that the table names and that the log has no note of writing."""

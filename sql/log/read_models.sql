@@ -269,6 +269,12 @@ SET position = excluded.position, kind = excluded.kind, sha256 = excluded.sha256
 -- name: get_kept_file
 SELECT position, kind, sha256 FROM kept_file WHERE stream = $stream AND location = $location;
 
+-- name: streams_that_wrote
+SELECT DISTINCT stream FROM written_file WHERE location IN (SELECT value FROM json_each($locations)) ORDER BY stream;
+
+-- name: streams_that_keep
+SELECT DISTINCT stream FROM kept_file WHERE location IN (SELECT value FROM json_each($locations)) ORDER BY stream;
+
 -- name: forget_kept_files
 DELETE FROM kept_file WHERE stream = $stream;
 
