@@ -7,7 +7,6 @@ from typing import TypeVar, assert_never
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.spec.updates.metadata_update import (
     AddSchema,
     AssignUuid,
@@ -149,8 +148,6 @@ def _refs(
     out: Updates = []
     for name, old in _back(before.refs, after.refs, now.refs, branches, "ref", _REF_UPDATES, refuse).items():
         if old is None:
-            if name == MAIN_BRANCH:
-                raise ValidationError("the branch main can't be taken away again; roll back to a snapshot instead")
             out.append(RemoveSnapshotRef(name))
         elif now.snapshot_by_id(old.snapshot_id) is None:
             raise refuse(f"the snapshot {old.snapshot_id} of ref {name!r} is gone", (RemoveSnapshots,))

@@ -41,7 +41,6 @@ def revert_commands(
     rows = net_changes(repository, events, before, after)
     if len(events) > 1:
         rows = _of_lasting_branches(events, rows, before, after)
-    branches = frozenset(r.branch for r in rows)
     snapshot_ids: set[int] = {s.snapshot_id for s in after.metadata.snapshots}
 
     def refuse(why: str, kinds: Kinds) -> CommitConflictError:
@@ -51,8 +50,10 @@ def revert_commands(
         named = later_commits(repository.store, events[-1], touches)
         return CommitConflictError(f"{positions_text(events)} can't be reverted: {why}{named}")
 
-    def updates_for(metadata: TableMetadata) -> list[TableUpdate]:
-        return undone_metadata(before.metadata, after.metadata, metadata, branches, refuse)
+    def is_only_made(branch: str, now: TableMetadata) -> bool:
+        """Whether the commits made a branch, to which nothing came since: it goes as it came."""
+        is_new = branch != MAIN_BRANCH and branch not in before.metadata.refs
+        return is_new and now.refs.get(branch) == after.metadata.refs.get(branch)
 
     def check_shape(metadata: TableMetadata) -> list[TableUpdate]:
         """The spec and order of the moment may use columns that only the reverted schema has."""
@@ -65,8 +66,14 @@ def revert_commands(
 
     def prepare(state: TableState) -> Sequence[Command]:
         taken = snapshot_ids | {s.snapshot_id for s in state.metadata.snapshots}
+        left = [r for r in rows if not is_only_made(r.branch, state.metadata)]
+        branches = frozenset(r.branch for r in left)
+
+        def updates_for(metadata: TableMetadata) -> list[TableUpdate]:
+            return undone_metadata(before.metadata, after.metadata, metadata, branches, refuse)
+
         commands: list[Command] = [ChangeMetadata(updates_for), ChangeMetadata(check_shape)]
-        for change in rows:
+        for change in left:
             snapshot_id = new_snapshot_id(taken)
             taken.add(snapshot_id)
             commands.append(undo_rows(repository, change, before, after, state, snapshot_id, refuse))

@@ -292,6 +292,33 @@ def test_refs_go_back_where_they_were(catalog: icecore.Catalog) -> None:
     assert ids_of(table.refresh(), ref="b") == [1] and catalog.verify().ok
 
 
+@pytest.mark.parametrize("format_version", [1, 2, 3])
+def test_the_first_snapshot_of_a_branch_is_undone(
+    catalog: icecore.Catalog, warehouse: Path, format_version: int
+) -> None:
+    """Of main by a snapshot that deletes, as readers of changes have to be told; another branch goes as it came."""
+    table = make_table(catalog, format_version=format_version)
+    table.append(rows(1), branch="b")
+    catalog.undo("ns.t")
+    assert not table.refresh().refs()
+    catalog.revert(catalog.position)
+    assert ids_of(table.refresh(), ref="b") == [1]
+    table.append(rows(2), branch="b")
+    catalog.revert(catalog.position - 3)
+    assert ids_of(table.refresh(), ref="b") == [2], "somebody built upon it"
+    table.append(rows().slice(0, 0))
+    catalog.undo("ns.t")
+    assert table.refresh().current_snapshot() is None, "no row came, so none is to be deleted"
+    table.append(rows(3))
+    catalog.undo("ns.t")
+    head = table.refresh().current_snapshot()
+    assert head is not None and head.operation == "delete" and ids_of(table) == [] == peer_ids(warehouse)
+    changes = table.incremental_changelog_scan().to_arrow().select(["id", "_change_type"]).to_pylist()
+    assert [(c["id"], c["_change_type"]) for c in changes] == [(3, "INSERT"), (3, "DELETE")]
+    catalog.restore(2, table="ns.t")
+    assert table.refresh().current_snapshot() is None and peer_ids(warehouse) == [] and catalog.verify().ok
+
+
 def test_names_are_undone(catalog: icecore.Catalog) -> None:
     """Create, rename, drop, undrop, of tables and views."""
     make_table(catalog).append(rows(1))
