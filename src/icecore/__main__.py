@@ -11,6 +11,7 @@ WIDTHS = (80, 100)
 
 def main() -> None:
     """Prints what is kept, or does as the command is told."""
+    _open_what_is_closed()
     text = _kept(sys.argv[1:])
     if not text:
         from icecore.engine.cli.main import main as command
@@ -23,6 +24,13 @@ def main() -> None:
         sys.exit(1)
     except OSError as e:
         sys.exit(f"error: {e}")
+
+
+def _open_what_is_closed() -> None:
+    """Streams that were closed, as by `>&-`, lead nowhere: else the next file that is opened takes their place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for as long as the process is there
 
 
 def _kept(arguments: list[str]) -> bytes:

@@ -134,6 +134,18 @@ def test_help_and_version_that_nothing_takes_end_in_a_line(monkeypatch: pytest.M
     assert (done.returncode, done.stderr) == (1, "error: [Errno 28] No space left on device\n")
 
 
+@pytest.mark.parametrize("closed", [[1], [2], [0, 1, 2]], ids=["output", "errors", "all"])
+@pytest.mark.parametrize("words", [["--help"], ["-w", "lake", "init"], ["-w", "lake", "log"]], ids=" ".join)
+def test_streams_that_are_closed_lead_nowhere(tmp_path: Path, words: list[str], closed: list[int]) -> None:
+    """As of `>&-` in a crontab: the answer is in the exit code, and no file that is opened gets their numbers."""
+    icecore.open(tmp_path / "lake").close()
+    command = [sys.executable, "-m", "icecore", *words]
+    shell = ["sh", "-c", f'"$@" {" ".join(f"{n}>&-" for n in closed)}', "sh", *command]
+    done = subprocess.run(shell, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr[-300:]
+    assert (done.stdout == "") == (1 in closed)
+
+
 def test_the_source_of_spark_loads_no_pandas() -> None:
     """Spark starts processes that only plan or commit, one or more for each query: it was half of their start."""
     pytest.importorskip("pyspark")
