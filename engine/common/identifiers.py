@@ -6,7 +6,7 @@ import hashlib
 import operator
 import re
 from collections.abc import Iterable
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from icecore.engine.errors import ValidationError
 
@@ -15,6 +15,7 @@ IdentifierLike = str | tuple[str, ...]
 MAX_NAME = 255
 # A level in quotes, of which two stand for one, or one without.
 _LEVEL = re.compile(r'"((?:[^"]|"")*)"(?=\.|\Z)|`((?:[^`]|``)*)`(?=\.|\Z)|([^.]*)')
+_SEPARATOR, _NO_WORD = re.compile(r"[/\\?#]"), re.compile(r"[^A-Za-z0-9-]")
 # Linux takes 255 bytes; room is left for a suffix.
 MAX_FOLDER_NAME = 200
 
@@ -87,17 +88,20 @@ def _check_part(part: object, what: str) -> None:
 
 
 def folder_name(part: str) -> str:
-    """A name as one path segment: what could leave the folder or break a URI is percent-encoded.
+    """A name as one path segment, which stays one folder inside of another for engines that decode it too.
 
-    What is too long for a file system is cut, and ends in a hash of the whole name.
+    What could break a URI is percent-encoded. A name that is too long for a file system is cut, one that would lead
+    elsewhere when decoded, as `..`, is told by letters and digits only; both end in a hash of the whole name.
     """
-    encoded = quote(part, safe=" -_.,()+=@!$&';")
-    if set(part) == {"."}:
-        return encoded.replace(".", "%2E")
-    if len(encoded) > MAX_FOLDER_NAME:
-        digest = hashlib.sha256(part.encode()).hexdigest()[:16]
-        return f"{encoded[: MAX_FOLDER_NAME - len(digest) - 1]}-{digest}"
-    return encoded
+    encoded, decoded = quote(part, safe=" -_.,()+=@!$&';"), part
+    while (once_more := unquote(decoded)) != decoded:
+        decoded = once_more
+    if any(set(segment) <= {"."} for segment in _SEPARATOR.split(decoded)):
+        encoded = _NO_WORD.sub("_", part)
+    elif len(encoded) <= MAX_FOLDER_NAME:
+        return encoded
+    digest = hashlib.sha256(part.encode()).hexdigest()[:16]
+    return f"{encoded[: MAX_FOLDER_NAME - len(digest) - 1]}-{digest}"
 
 
 def names_of(names: object, what: str) -> tuple[str, ...]:

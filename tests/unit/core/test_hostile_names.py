@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from core_tables import SCHEMA, ids_of, local, make_table, pyiceberg_catalog, rows
@@ -232,6 +234,17 @@ def test_folder_names_are_one_segment_and_distinct(name: str) -> None:
     assert Path("/w", folder).parent == Path("/w") and Path("/w", folder).name == folder
     assert len(folder.encode()) <= MAX_FOLDER_NAME
     assert [n for n in NAMES if folder_name(n) == folder] == [name]
+    decoded = os.path.normpath(f"/w/ns/{unquote(folder)}")
+    assert decoded.startswith("/w/ns/"), "nor does it for who decodes it"
+
+
+def test_a_name_of_dots_leaves_its_neighbours_their_folders(tmp_path: Path) -> None:
+    """Whoever decodes %2E would take its folder for that of the namespace, in which all others are."""
+    with icecore.open(tmp_path / "lake", unique_locations=True) as catalog:
+        catalog.create_namespace("ns")
+        for name in (".", "..", "../ns", "%252e", "?x", "t"):
+            table = catalog.create_table(("ns", name), SCHEMA)
+            assert local(table.location()).parent == tmp_path / "lake" / "ns", name
 
 
 def test_warehouses_of_odd_paths(tmp_path: Path) -> None:
