@@ -41,14 +41,16 @@ def cut(text: str, most: int) -> str:
 
 
 def names_like(name: Identifier, known: Iterable[Identifier]) -> tuple[Identifier, ...]:
-    """The known names that may be meant by one that is none, the best first: the same one elsewhere, then those alike.
+    """The known names that may be meant by one that is none, the best first: the same elsewhere, then those alike.
 
-    These are looked for in the namespace, and anywhere for a name without one.
+    The very first is one that is the same text, with its dots elsewhere, and so has to be in quotes. Those alike are
+    looked for in the namespace, and anywhere for a name without one.
     """
     import difflib
 
     names = tuple(dict.fromkeys(known))
-    same = [other for other in names if other[-1].lower() == name[-1].lower()]
+    same = [other for other in names if ".".join(other) == ".".join(name)]
+    same += [other for other in names if other[-1].lower() == name[-1].lower()]
     near = [other for other in names if len(name) == 1 or other[:-1] == name[:-1]]
     close = difflib.get_close_matches(name[-1], dict.fromkeys(n[-1] for n in near), len(near) or 1)
     return tuple(dict.fromkeys([*same, *(other for text in close for other in near if other[-1] == text)]))

@@ -67,8 +67,10 @@ WHERE abs(length(name) - length($name)) < 4
 LIMIT 100;
 
 -- name: names_elsewhere
--- The same name in other namespaces, as far as they are found among the first names.
-SELECT namespace, name, kind FROM (SELECT * FROM catalog_name LIMIT 2000) WHERE name = $name COLLATE NOCASE LIMIT 100;
+-- The same name in other namespaces, or the same text with its dots elsewhere, among the first names.
+SELECT namespace, name, kind FROM (SELECT * FROM catalog_name LIMIT 2000)
+WHERE name = $name COLLATE NOCASE OR namespace || '.' || name = $namespace || '.' || $name
+LIMIT 100;
 
 -- name: namespaces_like
 -- Namespaces that may be meant by one that is none, in the same way; $level is its last level.

@@ -72,6 +72,13 @@ def test_a_name_with_dots_is_quoted_in_text(catalog: icecore.Catalog) -> None:
     ]  # fmt: skip
     with pytest.raises(NoSuchTableError, match=r"""did you mean 'ns\."a\.b\.c"'"""):
         catalog.load_table(("ns", "a.b.d"))
+    for load in (catalog.load_table, catalog.at(catalog.position).load_table):
+        with pytest.raises(
+            NoSuchTableError, match=r"""Table does not exist: ns\.a\.b\.c.*; did you mean 'ns\."a\.b\.c"'"""
+        ):
+            load("ns.a.b.c")
+    with pytest.raises(NoSuchTableError, match=r"""did you mean 'ns\."a\.b\.c"'"""):
+        catalog.query("SELECT * FROM ns.a.b.c")
 
 
 def test_namespaces_of_any_name(catalog: icecore.Catalog) -> None:
