@@ -6,12 +6,12 @@ one in its place. So the whole history is of files that are there, whichever fol
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from attrs import frozen
+from attrs import field, frozen
 
 from icecore.engine.common.location import LocationMapping, local_path
 from icecore.engine.common.stored_json import stored_json
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 # and commits, and values of rows. A branch would be another one, a column one that no file has.
 _NO_LOCATIONS = frozenset(
     {
-        *("identifier", "namespace", "default-namespace", "from", "to", "ref-name", "name", "removals", "columns"),
+        *("identifier", "namespace", "default-namespace", "ref-name", "name", "removals", "columns"),
+        *("from", "to", "metadata-folders"),
         *("doc", "summary", "sql"),
         *("initial-default", "write-default"),
     }
@@ -33,27 +34,34 @@ _NO_LOCATIONS = frozenset(
 _SHARED = _NO_LOCATIONS | {"statistics-path"}
 
 
+def _pairs(pairs: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((old, new) for old, new in pairs)
+
+
 @frozen
 class Relocation:
     """One move or clone: `source` and `target` are folders as `file://` locations.
 
     It concerns the events before `position`, which is that of its own. With `shares_data` the content files stay where
-    they are, and only what follows from the log has a new place.
+    they are, and only what follows from the log has a new place. `folders` are others of metadata, with their new
+    places: those of a clone's tables which are outside of `source`.
     """
 
     position: int
     source: str
     target: str
     shares_data: bool = False
+    folders: tuple[tuple[str, str], ...] = field(default=(), converter=_pairs)
 
     @classmethod
     def from_dict(cls, obj: Mapping[str, Any], position: int) -> Relocation:
         """The relocation of the payload of a move or clone, whose event has that position."""
-        return cls(position, obj["from"], obj["to"], obj.get("shares-data", False))
+        folders = tuple(sorted(obj.get("metadata-folders", {}).items()))
+        return cls(position, obj["from"], obj["to"], obj.get("shares-data", False), folders)
 
     def mapping(self) -> LocationMapping:
-        """Leads locations of the old folder, in all ways of writing them, to the new one."""
-        return _mapping(self.source, self.target)
+        """Leads locations of the old folders, in all ways of writing them, to the new ones."""
+        return _mapping(((self.source, self.target), *self.folders))
 
 
 @frozen
@@ -76,7 +84,7 @@ class Relocations:
             raise CorruptLogError(f"the note of relocations can't be read: {e}") from e
 
     def to_json(self) -> str:
-        return orjson.dumps([(s.position, s.source, s.target, s.shares_data) for s in self.steps]).decode()
+        return orjson.dumps([(s.position, s.source, s.target, s.shares_data, s.folders) for s in self.steps]).decode()
 
     def with_step(self, step: Relocation) -> Relocations:
         """These and one more, not doubled where it is there already."""
@@ -115,14 +123,16 @@ NO_RELOCATIONS = Relocations()
 
 
 @lru_cache(maxsize=100)
-def _mapping(source: str, target: str) -> LocationMapping:
-    return LocationMapping.of(moved_prefixes(source, target))
+def _mapping(folders: tuple[tuple[str, str], ...]) -> LocationMapping:
+    return LocationMapping.of({k: v for old, new in folders for k, v in moved_prefixes(old, new).items()})
 
 
 def moved_prefixes(old: str, new: str) -> dict[str, str]:
-    """The prefixes of local locations, in all ways of writing them, that lead from one folder to another."""
+    """The prefixes of locations, in all ways of writing them, that lead from one folder to another, which is local."""
     was, now = local_path(old), local_path(new)
-    assert was is not None and now is not None, "a warehouse lies on a local disk"
+    assert now is not None, "a warehouse lies on a local disk"
+    if was is None:
+        return {old: new}
     return {f"{scheme}{was}": f"{scheme}{now}" for scheme in ("file://", "file:", "")}
 
 

@@ -23,13 +23,15 @@ _KEPT = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "pa
 class MovedDeletes:
     """The delete files of a table as they are written to the mapped paths, each once.
 
-    They are read from `source` and written to `target`. `written` has the new entry of each, by its path and offset.
+    They are read from `source` and written to `target`; those whose folder stays are written `elsewhere` where that is
+    named. `written` has the new entry of each, by its path and offset.
     """
 
     metadata: TableMetadata
     mapping: LocationMapping
     source: Storage
     target: Storage
+    elsewhere: str | None = None
     written: dict[str, dict[str, Any]] = field(factory=dict)
 
     def moved(self, entries: pa.Table) -> pa.Table:
@@ -51,7 +53,8 @@ class MovedDeletes:
         if key not in self.written:
             metadata = self.metadata
             spec, schema = metadata.spec_by_id(row["spec_id"]), metadata.all_fields
-            new = relocated_delete(self.source, self.target, row_to_file(row, spec, schema), self.mapping)
+            file = row_to_file(row, spec, schema)
+            new = relocated_delete(self.source, self.target, file, self.mapping, self.elsewhere)
             [entry] = files_to_arrow([new], metadata.specs, schema, status=row["status"]).to_pylist()
             self.written[key] = {k: v for k, v in entry.items() if k not in _KEPT}
         return self.written[key]

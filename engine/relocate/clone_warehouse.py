@@ -50,12 +50,13 @@ def clone_warehouse(
     whole history is copied; the clone's tables keep their uuids. With `metadata_only` no data file is copied: the clone
     reads those of the original, writes new ones in its own folder, and deletes none of the original's. It loses those
     that the original deletes: when it expires snapshots, and files that were compacted with them, purges a table, or is
-    moved. Tables outside of the warehouse's folder are read-only in the clone. After a crash the same call resumes,
-    with what was copied already. A dry run says what would be done.
+    moved. Tables outside of the warehouse's folder are read-only in the clone, and so is data that tables inside have
+    elsewhere; metadata that these have elsewhere lies in the clone's folder. After a crash the same call resumes, with
+    what was copied already. A dry run says what would be done.
 
-    Raises ValidationError where the folder can't be cloned into or from, WarehouseLockedError where another process
-    clones there, CommitConflictError where files of the original are deleted again and again meanwhile, StorageError,
-    and ForeignCommitError.
+    Raises ValidationError where the folder can't be cloned into or from, or metadata lies elsewhere among other files,
+    WarehouseLockedError where another process clones there, CommitConflictError where files of the original are deleted
+    again and again meanwhile, StorageError, and ForeignCommitError.
     """
     folder = local_folder(warehouse)
     who = provenance(actor, message=message, author=author)

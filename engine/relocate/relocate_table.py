@@ -160,7 +160,10 @@ class _Making:
     @lazy_property
     def deletes(self) -> MovedDeletes:
         """The delete files that name data files by path."""
-        return MovedDeletes(self.state.metadata, self.mapping, self.repository.storage_of(self.state), self.target)
+        metadata = self.state.metadata
+        elsewhere = f"{self.mapping.resolve(metadata.location)}/data"
+        source = self.repository.storage_of(self.state)
+        return MovedDeletes(metadata, self.mapping, source, self.target, elsewhere)
 
     @property
     def folder(self) -> str:

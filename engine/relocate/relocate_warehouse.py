@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 from attrs import define, evolve, field, frozen
 
-from icecore.engine.common.location import is_inside
-from icecore.engine.errors import CommitConflictError, ForeignCommitError, IcecoreError
+from icecore.engine.common.location import is_inside, local_path
+from icecore.engine.errors import CommitConflictError, ForeignCommitError, IcecoreError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Provenance
 from icecore.engine.events.relocation import Relocation, Relocations
@@ -26,8 +26,9 @@ from icecore.engine.log.location_mapping import storage_of
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore, WriteTransaction
 from icecore.engine.log.warehouse_folder import ROOT, SHARED, UUID, WarehouseFolder
-from icecore.engine.metadata.fold import TableState
+from icecore.engine.metadata.fold import TableState, metadata_folder
 from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.properties.data_locations import data_folder
 from icecore.engine.relocate.later_versions import check_later_versions
 from icecore.engine.relocate.relocate_table import Needs, RelocatedTable, has_foreign_head, needs_of, relocated_table
 from icecore.engine.replay.states import from_bytes, to_bytes
@@ -84,6 +85,7 @@ class Relocating:
     shares_data: bool = False
     progress: Progress = no_progress
     problems: list[str] = field(factory=list)
+    _folders: tuple[tuple[str, str], ...] = ()
     _repository: Repository = field(init=False)
     _views: ViewRepository = field(init=False)
 
@@ -93,11 +95,13 @@ class Relocating:
     @property
     def step(self) -> Relocation:
         """The relocation, under the position that its event gets."""
-        return Relocation(self.store.head()[0] + 1, self.folder.root, self.folder.opened, self.shares_data)
+        position = self.store.head()[0] + 1
+        return Relocation(position, self.folder.root, self.folder.opened, self.shares_data, self._folders)
 
     def outcome(self) -> RelocatedWarehouse:
-        """The result that it would have; nothing is done."""
+        """The result that it would have; nothing is done. Raises ValidationError as `run`."""
         tables, views = self._states()
+        self._folders = self._metadata_folders((*tables, *views))
         needs = [n for _, n in self._needs(tables)]
         return RelocatedWarehouse(
             self.folder.root,
@@ -112,7 +116,8 @@ class Relocating:
         """Appends the events and builds the read models, then writes the files that follow.
 
         Raises CommitConflictError where another process relocated it meanwhile, ForeignCommitError where another
-        engine's commit can't be adopted or lacks files, StorageError; the warehouse is as it was then.
+        engine's commit can't be adopted or lacks files, ValidationError where metadata can't be told from data outside
+        of the folder, StorageError; the warehouse is as it was then.
         """
         # Before a look at them: a claim of a version that was left behind must not lead to the former folder, nor one
         # of a clone to files of its original.
@@ -121,20 +126,23 @@ class Relocating:
         check_later_versions(self._repository)
         if problems := [p for p in self._repository.foreign.adopt_all() if not p.is_damage]:
             raise ForeignCommitError(problems[0].text)
-        head, step = self.store.head(), self.step
         tables, views = self._states()
+        states: list[TableState | ViewState] = [*tables, *views]
+        self._folders = self._metadata_folders(states)
+        head, step = self.store.head(), self.step
         made: dict[str, RelocatedTable] = {}
         for state, needs in self._needs(tables):
             if needs:
                 with self._noting(state.identifier):
                     made[state.stream] = relocated_table(self._repository, state, needs, step, Storage())
+        if not self.shares_data:
+            self._copy_statistics(tables, step)
         foreign_views = [s.stream for s in views if has_foreign_head(self.store, s.stream)]
-        states: list[TableState | ViewState] = [*tables, *views]
         shared = {s.stream: s for s in states if self._is_shared(s)}
         with self._remembering(), self.store.write() as transaction:
             if self.store.head() != head:
                 raise CommitConflictError(f"the log {self.store.path} went on meanwhile; try again")
-            places = {s.metadata.location for s in shared.values()} | ({step.source} if self.shares_data else set())
+            places = {*self._outside(states), *((step.source,) if self.shares_data else ())}
             self._append(transaction, step, made, foreign_views, sorted(places))
             self._relocate_archived(step)
             self._repository.models.replay()
@@ -189,8 +197,53 @@ class Relocating:
 
     def _is_shared(self, state: TableState | ViewState) -> bool:
         """Whether a table of a clone lies where the clone has no files of its own."""
-        location = self.step.mapping().resolve(state.metadata.location)
-        return self.kind == ev.WAREHOUSE_CLONED and not is_inside(location, self.folder.opened)
+        return self.kind == ev.WAREHOUSE_CLONED and not self._is_own(state.metadata.location)
+
+    def _is_own(self, location: str) -> bool:
+        return is_inside(self.step.mapping().resolve(location), self.folder.opened)
+
+    def _outside(self, states: Iterable[TableState | ViewState]) -> set[str]:
+        """The folders of tables and views that stay where they are."""
+        return {f for s in states for f in _folders_of(s) if not self._is_own(f)}
+
+    def _metadata_folders(self, states: Sequence[TableState | ViewState]) -> tuple[tuple[str, str], ...]:
+        """The folders elsewhere that have or had metadata of tables and views inside, with their places in a clone.
+
+        Raises ValidationError where other files lie there too, which stay where they are.
+        """
+        found, stay = dict[str, str](), set[str]()
+        for state in states if self.kind == ev.WAREHOUSE_CLONED else ():
+            m, folders = state.metadata, _folders_of(state)
+            if self._is_shared(state):
+                stay |= folders
+                continue
+            own = metadata_folder(m.location, m.properties)
+            stay |= folders - {own} if own != _data_folder(state) else folders
+            files = (row["location"] for row in self.store.rows(MODELS, "files_of", stream=state.stream))
+            for outside in sorted(f for f in {own, *(f.rpartition("/")[0] for f in files)} if not self._is_own(f)):
+                path = local_path(outside)
+                place = f"{self.step.mapping().resolve(m.location)}/metadata"
+                found.setdefault(outside if path is None else f"file://{path}", place)
+        for folder in found:
+            if other := next((f for f in sorted(stay) if is_inside(f, folder)), None):
+                raise ValidationError(
+                    f"metadata that a clone has to have for itself is in {folder}, and other files, which stay where "
+                    f"they are, in {other}: it can't be cloned"
+                )
+        return tuple(sorted(found.items()))
+
+    def _copy_statistics(self, tables: Iterable[TableState], step: Relocation) -> None:
+        """Copies what lies beside metadata in other folders than the warehouse's, and follows from no event."""
+        for state in tables:
+            m = state.metadata
+            with self._noting(state.identifier):
+                paths = [
+                    *(f.statistics_path for f in m.statistics),
+                    *(f.statistics_path for f in m.partition_statistics),
+                ]
+                for path in paths:
+                    if any(is_inside(path, old) for old, _ in step.folders):
+                        Storage().write_atomic(step.mapping().resolve(path), self.files.read_bytes(path))
 
     def _append(
         self,
@@ -203,6 +256,7 @@ class Relocating:
         payload: dict[str, Any] = {"from": step.source, "to": step.target}
         if self.kind == ev.WAREHOUSE_CLONED:
             payload |= self._new_identity(step, shared)
+            payload |= {"metadata-folders": dict(step.folders)} if step.folders else {}
         self.store.execute(MODELS, "put_warehouse", key=ROOT, value=step.target)
         self._append_one(transaction, ev.CATALOG_STREAM, self.kind, payload)
         for stream, table in made.items():
@@ -258,3 +312,15 @@ class Relocating:
             state = views.state(stream) if is_view else repository.state(stream)
             with self._noting(state.identifier):
                 views.materialize(stream) if is_view else repository.files.materialize(stream)
+
+
+def _data_folder(state: TableState | ViewState) -> str:
+    """The folder of a table's data; of a view, which has none, its location."""
+    m = state.metadata
+    return data_folder(m.location, m.properties) if isinstance(state, TableState) else m.location
+
+
+def _folders_of(state: TableState | ViewState) -> set[str]:
+    """The folders of a table or view, and those of its data and metadata."""
+    m = state.metadata
+    return {m.location, _data_folder(state), metadata_folder(m.location, m.properties)}

@@ -111,8 +111,10 @@ class Storage:
             )
 
     def is_shared(self, location: str) -> bool:
-        """Whether a location is another warehouse's, which this one only reads."""
-        return any(is_inside(location, folder) for folder in self.shared)
+        """Whether a location is another warehouse's, which this one only reads; what is in its own folder is not."""
+        own = self.only_under
+        is_own = own is not None and is_inside(location, own)
+        return not is_own and any(is_inside(location, folder) for folder in self.shared)
 
     def may_delete(self, location: str) -> bool:
         """Whether the warehouse may delete a file: a clone only those in its own folder."""

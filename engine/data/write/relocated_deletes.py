@@ -31,13 +31,16 @@ REFERENCED_DATA_FILE = "referenced-data-file"
 _ROWS_AT_ONCE = 256 * 1024
 
 
-def relocated_delete(source: Storage, target: Storage, file: ContentFile, mapping: LocationMapping) -> ContentFile:
+def relocated_delete(
+    source: Storage, target: Storage, file: ContentFile, mapping: LocationMapping, elsewhere: str | None = None
+) -> ContentFile:
     """A position delete file or Puffin file of deletion vectors with mapped paths, and the entry of it.
 
-    It is read from `source` and written to `target`, beside where the mapping leads, under a name that follows from
-    both places, so that writing it again gives the same file. Raises MissingFileError, CorruptFileError, StorageError.
+    It is read from `source` and written to `target`, beside where the mapping leads or, where it leads nowhere else, in
+    the folder `elsewhere`, under a name that follows from both places, so that writing it again gives the same file.
+    Raises MissingFileError, CorruptFileError, StorageError.
     """
-    location = _new_location(file.file_path, mapping)
+    location = _new_location(file.file_path, mapping, elsewhere)
     if file.is_deletion_vector:
         return _puffin(source, target, file, location, mapping)
     kind = file_kind(
@@ -86,10 +89,12 @@ def _moved_blob(blob: StoredBlob, mapping: LocationMapping) -> StoredBlob:
     return evolve(blob, properties=properties)
 
 
-def _new_location(path: str, mapping: LocationMapping) -> str:
+def _new_location(path: str, mapping: LocationMapping, elsewhere: str | None) -> str:
     """The location of the new file, without its extension."""
     moved = mapping.resolve(path)
     folder, _, name = moved.rpartition("/")
+    if moved == path and elsewhere is not None:
+        folder = elsewhere
     name = name.rpartition(".")[0] or name
     return f"{folder}/{name}-{hashlib.sha256(f'{path}>{moved}'.encode()).hexdigest()[:12]}"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core_tables import digests, ids_of, make_table, peer_ids, rows
+from core_tables import digests, ids_of, local, make_table, peer_ids, rows
 
 import icecore
-from icecore.engine.errors import ValidationError, WarehouseLockedError
+from icecore.engine.errors import MovedWarehouseError, ValidationError, WarehouseLockedError
 
 
 @pytest.fixture
@@ -158,3 +158,50 @@ def test_two_clones_to_one_folder(lake: Path) -> None:
 
     icecore.clone_warehouse(lake, new, progress=progress)
     assert peer_ids(new) == [1, 3, 4, 5]
+
+
+@pytest.mark.parametrize("metadata_only", [False, True])
+def test_metadata_and_data_elsewhere_stay_as_the_original_has_them(
+    lake: Path, tmp_path: Path, metadata_only: bool
+) -> None:
+    """A clone has metadata of its own, in its own folder; data that lies elsewhere it reads, and writes none there."""
+    outside, new = tmp_path / "outside", tmp_path / "new"
+    moved = {"write.metadata.path": str(outside / "m")}
+    with icecore.open(lake) as catalog:
+        table = make_table(catalog, "m", properties={**moved, "write.delete.mode": "merge-on-read"})
+        table.append(rows(1, 2))
+        table.delete("id = 1")
+        table.compute_statistics()
+        catalog.create_view("ns.view", "SELECT 1 AS a", properties={"write.metadata.path": f"file://{outside}/v"})
+        table = make_table(catalog, "was", properties={"write.metadata.path": str(outside / "was")})
+        table.append(rows(2))
+        table.remove_properties("write.metadata.path")
+        table = make_table(catalog, "d", properties={"write.delete.mode": "merge-on-read"})
+        table.append(rows(1, 2))
+        table.set_properties({"write.data.path": str(outside / "d")})
+        table.delete("id = 1")
+    before = digests(outside)
+    icecore.clone_warehouse(lake, new, metadata_only=metadata_only)
+    with icecore.open(new) as clone:
+        assert clone.verify().problems == ()
+        for name in ("m", "was", "d"):
+            table = clone.load_table(f"ns.{name}")
+            assert ids_of(table) == [2] and local(table.metadata_location).is_relative_to(new), name
+            assert peer_ids(new, f"ns.{name}") == [2]
+        assert clone.load_table("ns.m").statistics()
+        with pytest.raises(MovedWarehouseError, match="cloned from"):
+            clone.load_table("ns.d").append(rows(3))
+        for name in ("m", "was"):
+            clone.load_table(f"ns.{name}").append(rows(3))
+        clone.load_view("ns.view").replace("SELECT 2 AS a")
+        clone.rebuild()
+        assert clone.verify().problems == () and ids_of(clone.load_table("ns.m")) == [2, 3]
+    icecore.move_warehouse(shutil.move(new, tmp_path / "newer"))
+    with icecore.open(tmp_path / "newer") as clone:
+        assert clone.verify().problems == () and ids_of(clone.load_table("ns.m")) == [2, 3]
+    assert digests(outside) == before
+    with icecore.open(lake) as original:
+        assert original.verify().problems == () and ids_of(original.load_table("ns.m")) == [2]
+        original.load_table("ns.m").set_properties({"write.data.path": str(outside / "m")})
+    with pytest.raises(ValidationError, match="other files, which stay where they are"):
+        icecore.clone_warehouse(lake, tmp_path / "newest", metadata_only=metadata_only)
