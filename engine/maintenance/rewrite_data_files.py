@@ -152,7 +152,7 @@ class Compaction:
         except BaseException:
             for f in (f for g in self.groups for f in g.added):
                 with contextlib.suppress(IcecoreError):
-                    at.storage.delete(f.file_path)
+                    at.storage.unwrite(f.file_path)
             self.forget()
             raise
 

@@ -100,7 +100,7 @@ def discarding_on_error(at: PlanContext, effects: FileEffects, before: ReusableF
             before.forget()
         for file in effects.added:
             with contextlib.suppress(IcecoreError):
-                at.storage.delete(file.file_path)
+                at.storage.unwrite(file.file_path)
         raise
 
 

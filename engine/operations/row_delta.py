@@ -107,7 +107,7 @@ class RowDelta:
             self.before.forget()
             for f in merged:
                 with contextlib.suppress(IcecoreError):
-                    at.storage.delete(f.file_path)
+                    at.storage.unwrite(f.file_path)
             raise
 
     def _check_named(self, at: PlanContext, check: Check, names: _Names) -> dict[str, FileScanTask]:

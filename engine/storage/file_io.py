@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, field
 
@@ -57,6 +58,8 @@ def translated(location: str, doing: str, target: str | None = None) -> Iterator
         raise ValidationError(f"can't {doing} {location!r}: it is no location: {e}") from e
 
 
+T = TypeVar("T")
+FOLDER_TRIES, FOLDERS_KNOWN = 3, 10_000
 GCS_PATIENCE_S = 20
 """How long Google's client tries to reach its service, for 15 minutes else; Amazon's gives up after some seconds."""
 
@@ -88,6 +91,8 @@ class Storage:
     check_read: Callable[[str], None] | None = None
     """Raises for a location, resolved already, that whole files are not to be read from."""
     _filesystems: dict[str, Any] = field(factory=dict, repr=False)
+    _made: OrderedDict[str, None] = field(factory=OrderedDict, repr=False)
+    """The last local folders that it made."""
 
     def resolve(self, location: str) -> str:
         """The location of the bytes, after the location mapping."""
@@ -180,10 +185,9 @@ class Storage:
         with translated(location, "write"):
             path = local_path(target)
             if path is not None:
-                self._make_folder(os.path.dirname(path))
                 import pyarrow as pa
 
-                return pa.OSFile(path, "wb")
+                return self._in_folder(path, lambda: pa.OSFile(path, "wb"))
             filesystem, inner = self._remote(target)
             return filesystem.open_output_stream(inner)
 
@@ -212,9 +216,10 @@ class Storage:
                 with filesystem.open_output_stream(inner) as stream:
                     stream.write(data)
                 return
-            folder = os.path.dirname(path)
-            self._make_folder(folder)
-            put_file(path, data, scratch=self.scratch, replace=replace, durable=self.durable and durable, late=late)
+            durable = self.durable and durable
+            self._in_folder(
+                path, lambda: put_file(path, data, scratch=self.scratch, replace=replace, durable=durable, late=late)
+            )
 
     def make_folder(self, location: str) -> None:
         """Makes a local folder and those above it; a store of objects has none. Raises StorageError, ReadOnlyError."""
@@ -242,6 +247,14 @@ class Storage:
             with translated(location, "sync"):
                 sync_path(path)
 
+    def _in_folder(self, path: str, write: Callable[[], T]) -> T:
+        """Writes a file whose folder is made first, and once more where somebody just took it away again."""
+        for _ in range(FOLDER_TRIES):
+            self._make_folder(os.path.dirname(path))
+            with contextlib.suppress(FileNotFoundError):
+                return write()
+        return write()
+
     def _make_folder(self, path: str) -> None:
         """Makes a folder and those above it; a new folder's name is made durable in the one that holds it."""
         if os.path.isdir(path):
@@ -251,6 +264,9 @@ class Storage:
             self._make_folder(parent)
         with contextlib.suppress(FileExistsError):
             os.mkdir(path)
+            self._made[path] = None
+            if len(self._made) > FOLDERS_KNOWN:
+                self._made.popitem(last=False)
         if self.durable and parent:
             sync_path(parent)
 
@@ -289,6 +305,20 @@ class Storage:
             filesystem, inner = self._remote(target)
             with contextlib.suppress(FileNotFoundError):
                 filesystem.delete_file(inner)
+
+    def unwrite(self, location: str) -> None:
+        """Deletes a file that was written for nothing, and the folders that were made for it and hold nothing else.
+
+        Raises StorageError.
+        """
+        self.delete(location)
+        path = self.local_path(location)
+        while path is not None and (path := os.path.dirname(path)) in self._made:
+            try:
+                os.rmdir(path)
+            except OSError:
+                return
+            self._made.pop(path, None)
 
     def drop_checksum(self, location: str) -> None:
         """Deletes the checksum that Hadoop keeps beside a local file, and would find another one damaged by."""

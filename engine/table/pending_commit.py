@@ -320,7 +320,7 @@ class PendingCommit:
         for path in sorted(self._planned):
             if path not in committed:
                 with contextlib.suppress(IcecoreError):
-                    self.storage.delete(path)
+                    self.storage.unwrite(path)
         self._planned.clear()
         self.reusable.forget()
 
@@ -335,7 +335,7 @@ class PendingCommit:
         self._commands = []
         for path in dict.fromkeys(self._written):
             with contextlib.suppress(MissingFileError):
-                self.storage.delete(path)
+                self.storage.unwrite(path)
         self._written = []
 
     # The end

@@ -103,4 +103,4 @@ def _left_over(paths: Iterable[str], added: frozenset[str]) -> list[str]:
 def _delete(paths: Iterable[str], storage: Storage) -> None:
     for path in paths:
         with contextlib.suppress(IcecoreError):
-            storage.delete(path)
+            storage.unwrite(path)

@@ -136,6 +136,37 @@ def test_create_is_exclusive(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["f"]
 
 
+def test_what_was_written_for_nothing_goes_with_the_folders_that_were_made_for_it(tmp_path: Path) -> None:
+    """Not with those that were there, or hold something else; who writes into one just then makes it again."""
+    storage = Storage()
+    for location in ("data/b=1/f", "data/b=2/f", "data/b=2/kept"):
+        storage.write_atomic(str(tmp_path / location), b"x")
+    storage.unwrite(str(tmp_path / "data/b=1/f"))
+    storage.unwrite(str(tmp_path / "data/b=2/f"))
+    assert sorted(p.name for p in (tmp_path / "data").rglob("*")) == ["b=2", "kept"]
+    Storage().unwrite(str(tmp_path / "data/b=2/kept"))
+    assert (tmp_path / "data/b=2").is_dir(), "another made it"
+    lost: list[str] = []
+
+    class Losing(Storage):
+        def _make_folder(self, path: str) -> None:
+            super()._make_folder(path)
+            if path.endswith("lost") and len(lost) < 2:
+                lost.append(path)
+                os.rmdir(path)
+
+    there = str(tmp_path / "lost" / "f")
+    for write in (
+        lambda: Losing().write_atomic(there, b"x"),
+        lambda: Losing().create(there, b"x"),
+        lambda: Losing().open_output(there).close(),
+    ):
+        write()
+        assert os.path.exists(there) and len(lost) == 2
+        lost.clear()
+        os.unlink(there)
+
+
 def test_of_many_creators_one_wins(tmp_path: Path) -> None:
     """Threads that create one file at once: one succeeds, and the file is wholly its."""
     path, won = str(tmp_path / "f"), []

@@ -194,7 +194,7 @@ class _Files:
         except BaseException:
             for location in self.begun:
                 with contextlib.suppress(IcecoreError):
-                    self.kind.storage.delete(location)
+                    self.kind.storage.unwrite(location)
             raise
 
 

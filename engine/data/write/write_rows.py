@@ -156,7 +156,7 @@ class _Writers:
             writer.abort()
         for location in self.begun:
             with contextlib.suppress(IcecoreError):
-                self.kind.storage.delete(location)
+                self.kind.storage.unwrite(location)
 
 
 def _in_order(tables: Iterator[pa.Table], order: RowOrder, spec: PartitionSpec, schema: Schema) -> Iterator[pa.Table]:

@@ -48,6 +48,18 @@ def test_a_dry_run_stores_nothing_and_foretells_the_commit(
     assert len(outcome.metadata.snapshots) == len(table.metadata.snapshots)
 
 
+def test_it_leaves_no_folder(catalog: icecore.Catalog) -> None:
+    """A folder may have a value as its name, and a table whose folder is taken gets another one."""
+    table = make_table(catalog, partition_spec=["name"])
+    before = sorted(catalog.path.rglob("*"))
+    table.append(rows(1, 2), dry_run=True)
+    with catalog.transaction(dry_run=True) as changes:
+        changes.create_table("ns.new", table.schema())
+        changes.table("ns.new").append(rows(1))
+    assert sorted(catalog.path.rglob("*")) == before
+    assert make_table(catalog, "new").location().endswith("/ns/new")
+
+
 def test_files_of_others_stay(catalog: icecore.Catalog) -> None:
     """A dry run of adding files that lie there already deletes none of them."""
     table = make_table(catalog)
