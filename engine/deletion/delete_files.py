@@ -30,6 +30,7 @@ from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile, deletio
 from icecore.engine.log.deletion_content import deleted_files, note_removed_orphans
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold, folders_of
+from icecore.engine.properties.data_locations import data_folder
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.required_message import check_message
 from icecore.engine.storage.file_io import Storage
@@ -191,16 +192,21 @@ class _Turns:
                 _note(self.repository, self.event.position, left)
             else:
                 store.execute(MODELS, "end_deletion", position=self.event.position)
-            if not goes_on and self.event.kind == ev.TABLE_PURGED:
+            if not goes_on:
                 self._remove_folders(state)
             return goes_on
 
     def _remove_folders(self, state: TableState) -> None:
-        """Removes empty folders: the names of partitions tell of a table's rows.
+        """Removes folders that are empty now: the names of partitions tell of a table's rows.
 
-        So is a version hint that came after the files were found, and is alone in its folder.
+        So is, of a purged table, a version hint that came after the files were found, and is alone in its folder.
         """
         storage = self.repository.storage_of(state)
+        if self.event.kind != ev.TABLE_PURGED:
+            data = data_folder(state.metadata.location, state.metadata.properties)
+            for folder in {location.rpartition("/")[0] for location in self.deleted}:
+                storage.remove_emptied(folder, data)
+            return
         if self._is_ours is not None and self._is_ours(f"{state.metadata.location}/{VERSION_HINT}"):
             drop_lone_hint(state, storage)
         for folder in folders_of(state):

@@ -338,6 +338,16 @@ class Storage:
                 with contextlib.suppress(OSError):
                     os.rmdir(inner)
 
+    def remove_emptied(self, folder: str, top: str) -> None:
+        """Removes a local folder if it is empty, and those above it likewise up to `top`, which it has to be in."""
+        path, end = self.local_path(folder), self.local_path(top)
+        while path is not None and end is not None and path.startswith(f"{end.rstrip('/')}/"):
+            try:
+                os.rmdir(path)
+            except OSError:
+                return
+            path = os.path.dirname(path)
+
     def list(self, folder: str) -> list[str]:
         """The names of the files directly in a folder, sorted; empty where there is none."""
         target = self.resolve(folder)
