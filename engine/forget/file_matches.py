@@ -6,6 +6,7 @@ import gzip
 from collections import Counter
 from collections.abc import Iterator
 
+import orjson
 import pyarrow as pa
 from attrs import frozen
 
@@ -17,6 +18,7 @@ from icecore.engine.forget.value_matches import Wanted
 from icecore.engine.formats.avro_blocks import read_blocks, read_header
 from icecore.engine.formats.manifest_avro import read_manifest_header
 from icecore.engine.formats.manifest_list_avro import RECORD_NAME
+from icecore.engine.formats.puffin import decode_blob, decode_footer
 from icecore.projections.entries.decode_entries import decode_manifest
 
 ROWS_AT_ONCE = 65_536
@@ -58,6 +60,8 @@ class FileMatches:
                 yield from self._in_table(orc.ORCFile(pa.BufferReader(data)).read())
             case _ if not self._is_text:
                 return
+            case b"PFA1":
+                yield from self._in_puffin(data, where)
             case bytes(head) if head[:2] == b"\x1f\x8b":
                 yield "text", self.wanted.in_bytes(gzip.decompress(data))
             case _:
@@ -85,6 +89,12 @@ class FileMatches:
             return
         for batch in AvroRows(data, where).batches(ROWS_AT_ONCE):
             yield from self._in_table(pa.Table.from_batches([batch]))
+
+    def _in_puffin(self, data: bytes, where: str) -> Iterator[tuple[str, int]]:
+        footer = decode_footer(data, where)
+        told = [*(blob.to_dict() for blob in footer.blobs), dict(footer.properties)]
+        yield "footer", self.wanted.in_bytes(orjson.dumps(told))
+        yield "blobs", sum(self.wanted.in_bytes(decode_blob(data, blob, where)) for blob in footer.blobs)
 
     def _in_manifest(self, data: bytes, where: str) -> int:
         """The bounds, partition values and paths in a manifest, by its own schema where no column is asked for."""

@@ -21,6 +21,7 @@ from icecore.engine.cli.main import cli
 from icecore.engine.errors import NoSuchTableError, ValidationError
 from icecore.engine.forget.find_value import FoundValue
 from icecore.engine.forget.value_matches import Wanted
+from icecore.engine.formats.puffin import Blob, write_puffin
 from icecore.engine.log import chain
 from icecore.engine.log.store import EventStore
 
@@ -334,6 +335,22 @@ def test_matches_of_all_parts_of_a_file_are_counted_and_what_is_encrypted_is_not
     [place] = [p for p in found.places if p.where.endswith("parts.parquet")]
     assert place.count == 3
     assert any(where.endswith("locked.parquet") for where in found.unread) and not found.is_nowhere
+
+
+@pytest.mark.parametrize("codec", [None, "lz4", "zstd"])
+def test_statistics_are_searched_as_they_are_unpacked(
+    catalog: icecore.Catalog, warehouse: Path, codec: str | None
+) -> None:
+    """What is in a footer or blob is found, however it is compressed."""
+    make_table(catalog)
+    words = f"{NAME} and {NAME}".encode() + b"-" * 1000
+    blob = Blob("of-another", (1,), 1, 1, words, codec, {"most": f"{NAME} in footers"})
+    data = write_puffin([blob], compress_footer=codec is not None).data
+    (warehouse / "ns" / "t").mkdir(parents=True, exist_ok=True)
+    (warehouse / "ns" / "t" / "a.stats").write_bytes(data)
+    assert sorted((p.what, p.count) for p in catalog.find_value(NAME).places) == [(("blobs",), 2), (("footer",), 1)]
+    (warehouse / "ns" / "t" / "a.stats").write_bytes(data[:-4])
+    assert len(catalog.find_value("nobody at all").unread) == 1
 
 
 def test_what_is_archived_meanwhile_does_not_break_the_chain(
