@@ -108,6 +108,14 @@ class ForbiddenError(IcecoreError):
     rest_type = "ForbiddenException"
 
 
+class TooManyAuditsError(IcecoreError):
+    """A request for findings while too many others wait for theirs."""
+
+    retryable = True
+    http_status = 429
+    rest_type = "TooManyRequestsException"
+
+
 class ExpressionError(ValidationError):
     """A filter that can't be parsed, or can't be bound to the schema."""
 

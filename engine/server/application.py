@@ -16,7 +16,7 @@ from attrs import define, evolve, field
 
 from icecore.engine.common.json_reader import loads
 from icecore.engine.common.optional_packages import needs
-from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.errors import IcecoreError, TooManyAuditsError
 from icecore.engine.events.commit_watch import watching_commits
 from icecore.engine.events.provenance import Client, on_behalf_of
 from icecore.engine.server.feed.late_hints import LateHints
@@ -37,7 +37,7 @@ from icecore.engine.server.resources import (
 from icecore.engine.server.server_settings import ServerSettings
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
-from icecore.engine.server.wire.endpoint import V1, Endpoint
+from icecore.engine.server.wire.endpoint import V1, Endpoint, Work
 from icecore.engine.server.wire.error_answers import error_answer, named_error
 from icecore.engine.server.wire.keyed_calls import answered
 from icecore.engine.server.wire.past_catalogs import AT, check_reads, past
@@ -77,30 +77,39 @@ OPERATIONS: tuple[Endpoint, ...] = (
 
 @define(eq=False)
 class Threads:
-    """The threads that answer: those that change nothing apart, so that no load waits for a commit."""
+    """The threads that answer, some for each kind of work: no load waits for a commit, or for who looks at a page.
+
+    `audits` are the requests for findings that are not answered yet.
+    """
 
     serving: Serving
-    readers: ThreadPoolExecutor = field(init=False)
-    writers: ThreadPoolExecutor = field(init=False)
+    counts: dict[Work, int] = field(init=False)
+    pools: dict[Work, ThreadPoolExecutor] = field(init=False)
     hints: LateHints = field(init=False)
+    audits: int = 0
 
     def __attrs_post_init__(self) -> None:
         self.hints = LateHints(self.serving.catalog._warehouse.repository.files)
-        self.readers = ThreadPoolExecutor(self.serving.settings.readers, "icecore-reader")
-        self.writers = ThreadPoolExecutor(self.serving.settings.writers, "icecore-writer")
+        told = self.serving.settings
+        self.counts = {Work.WRITE: told.writers, Work.READ: told.readers, Work.PAGE: told.page_makers, Work.AUDIT: 1}
+        self.pools = {work: ThreadPoolExecutor(n, f"icecore-{work.value}") for work, n in self.counts.items()}
 
-    async def run(self, is_write: bool, answer: Callable[[], Answer]) -> Answer:
-        """What a thread answers."""
-        pool = self.writers if is_write else self.readers
-        context = contextvars.copy_context()
-        return await asyncio.get_running_loop().run_in_executor(pool, context.run, answer)
+    async def run(self, work: Work, answer: Callable[[], Answer]) -> Answer:
+        """What a thread answers. Raises TooManyAuditsError where too many wait for findings already."""
+        if work is Work.AUDIT and self.audits >= self.serving.settings.most_audits:
+            raise TooManyAuditsError(f"{self.audits} requests wait for findings already; try again later")
+        self.audits += work is Work.AUDIT
+        try:
+            context = contextvars.copy_context()
+            return await asyncio.get_running_loop().run_in_executor(self.pools[work], context.run, answer)
+        finally:
+            self.audits -= work is Work.AUDIT
 
     def close(self) -> None:
         """Ends the threads, each of which closes its connection to the log; what was begun is finished first."""
-        settings = self.serving.settings
-        for pool, count in ((self.writers, settings.writers), (self.readers, settings.readers)):
-            all_here = threading.Barrier(count)
-            for _ in range(count):
+        for work, pool in self.pools.items():
+            all_here = threading.Barrier(self.counts[work])
+            for _ in range(self.counts[work]):
                 pool.submit(self._close_connection, all_here)
             pool.shutdown()
         self.serving.feed.close()
@@ -185,25 +194,23 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
         query = dict(request.query_params) if request.scope["query_string"] else {}
         call = Call(serving, None, request.path_params, query, _headers(request))
         try:
+            if has_body(call.headers) or endpoint.work is Work.AUDIT:
+                # Of somebody who may not ask no body is read, and for nobody else does an audit wait.
+                _let_in(endpoint, call)
             if has_body(call.headers):
-                try:
-                    _let_in(endpoint, call)
-                except IcecoreError as e:
-                    # Of somebody who may not ask no body is read.
-                    return response(_refused(endpoint, call, error_answer(e)), request)
                 await read_body(request.receive, call.headers, serving.bodies, body)
             return await answered_by(request, call, bytes(body))
         except RefusedBodyError as e:
             return response(e.answer, request)
-        except ValidationError as e:
-            return response(error_answer(e), request)
+        except IcecoreError as e:
+            return response(_refused(endpoint, call, error_answer(e)), request)
         finally:
             serving.bodies.hold(-len(body))
 
     async def answered_by(request: Request, call: Call, raw: bytes) -> Response:
         answer = partial(_answer, endpoint, call, request.scope["path"], raw)
         version = serving.quick.version() if request.method == "GET" else None
-        made = await threads.run(endpoint.is_write, answer)
+        made = await threads.run(endpoint.work, answer)
         if made.quick is not None and request.method == "GET":
             serving.quick.put(key_of(request.scope), made.quick, version)
         return response(made, request)

@@ -37,6 +37,8 @@ class ServerSettings:
     plans_scans: bool = False
     readers: int = _limit(4, "Threads that answer what changes nothing.", least=1)
     writers: int = _limit(8, "Threads that commit, in groups where several wait.", least=1)
+    page_makers: int = _limit(2, "Threads that make pages; findings have one more.", least=1)
+    most_audits: int = _limit(32, "Requests for findings that wait.", least=1)
     asks_for_tokens: bool | None = None
     makes_namespaces: bool = False
     names: tuple[str, ...] = ()

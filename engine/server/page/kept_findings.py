@@ -22,17 +22,13 @@ def kept_findings(
     """The number of findings of a table, of all where its name is empty, and their rows in HTML.
 
     They are found anew after any event, as one that forgets what they tell. A long history takes seconds of CPU and
-    much memory, so that those who ask at once wait for one answer.
+    much memory: one thread looks, so that those who ask at once wait for one answer.
     """
 
     def made() -> bytes:
         rows = find()
         return f"{len(rows)}\n{grid('Findings', columns, rows, class_='stacks')}".encode("utf-8", "replace")
 
-    kept = call.serving.kept
     key = ("findings", *table, str(call.catalog.position), str(now_ms() // KEPT_MS))
-    if (found := kept.find(key)) is None:
-        with call.serving.audits:
-            found = kept.get(key, made)
-    count, _, told = found.decode().partition("\n")
+    count, _, told = call.serving.kept.get(key, made).decode().partition("\n")
     return int(count), Markup(told)

@@ -62,7 +62,7 @@ def error_page(call: Call, told: Answer) -> Answer:
     error = orjson.loads(told.body)["error"]
     page = framed(call, "That did not work", "", alert(error["message"]), facts=f"{told.status} {error['type']}")
     asks = ASKS_BROWSER if told.status in (401, 419) else {}
-    return Answer(told.status, page.body, page.content_type, {**page.headers, **asks})
+    return Answer(told.status, page.body, page.content_type, {**told.headers, **page.headers, **asks})
 
 
 def alert(message: str) -> Markup:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 
 from attrs import frozen
@@ -21,6 +22,15 @@ def nothing_again(_call: Call, _stored: StoredAnswer) -> Answer:
     return NO_CONTENT
 
 
+class Work(enum.Enum):
+    """A kind of work, which has threads of its own."""
+
+    READ = "reader"
+    WRITE = "writer"
+    PAGE = "page"
+    AUDIT = "audit"
+
+
 @frozen
 class Endpoint:
     """One operation; `path` follows `/v1/{prefix}`, or `/v1` alone.
@@ -31,7 +41,7 @@ class Endpoint:
     nothing was stored. A token must grant `level` in the namespaces that a call names; `is_of_all` operations name none
     and tell of the whole catalog, `is_open` ones need no token and have no keys. Those with `has_dry_run` can be asked
     for what they would do. The body of an `is_form` operation is no JSON;
-    `is_page` ones are for browsers, where a token is the password.
+    `is_page` ones are for browsers, where a token is the password; `is_audit` ones of these look for findings.
     """
 
     method: str
@@ -48,6 +58,14 @@ class Endpoint:
     is_open: bool = False
     is_form: bool = False
     is_page: bool = False
+    is_audit: bool = False
+
+    @property
+    def work(self) -> Work:
+        """The kind of work that it is."""
+        if self.is_audit:
+            return Work.AUDIT
+        return Work.PAGE if self.is_page else Work.WRITE if self.is_write else Work.READ
 
     @property
     def level(self) -> Level:

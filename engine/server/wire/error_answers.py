@@ -13,6 +13,7 @@ from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.refusal import Refusal
 
 _BEARER = {401: "invalid_token", 419: "invalid_token"}
+RETRY_AFTER_S = "2"
 
 
 def error_answer(
@@ -37,5 +38,7 @@ def error_answer(
 
 def named_error(status: int, kind: str, message: str) -> Answer:
     """The `ErrorModel` of a status and the Java class of an error."""
-    headers = {"www-authenticate": f'Bearer realm="icecore", error="{_BEARER[status]}"'} if status in _BEARER else None
+    headers = {"retry-after": RETRY_AFTER_S} if status == 429 else {}
+    if status in _BEARER:
+        headers = {"www-authenticate": f'Bearer realm="icecore", error="{_BEARER[status]}"'}
     return json_answer({"error": {"message": message, "type": kind, "code": status}}, status, headers)

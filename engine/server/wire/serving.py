@@ -69,8 +69,6 @@ class Serving:
     bodies: HeldBodies = field(init=False)
     feed: LogFeed = field(init=False)
     reports: ReportKeeper = field(init=False)
-    audits: Lock = field(factory=Lock)
-    """Held by who looks for findings."""
 
     def __attrs_post_init__(self) -> None:
         self.kept = KeptAnswers(self.settings.kept_bytes)

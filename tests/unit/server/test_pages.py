@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from html import escape
 from pathlib import Path
+from typing import Any
 from unittest import mock
 from urllib.parse import quote, urlencode
 
 import pytest
-from rest_client import RestClient
+from rest_client import RestClient, served
 
 import icecore
 from icecore.engine.catalog.audits import audit_tools
@@ -19,6 +21,7 @@ from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant
 from icecore.engine.server.page import kept_findings, table_page
 from icecore.engine.server.page.kept_findings import KEPT_MS
+from icecore.engine.server.server_settings import ServerSettings
 
 EVIL = "<script>alert('x')</script>"
 OF_EVIL = f"/tables/ns/{quote(EVIL, safe='')}"
@@ -84,6 +87,35 @@ def test_findings_are_found_once_for_all_who_ask_at_one_state_of_the_log(
     Path(table.files()["file_path"].to_pylist()[0].removeprefix("file://")).unlink()
     clock[0] += KEPT_MS
     assert b"is gone" in rest.get(f"{OF_EVIL}/findings").body and looked.call_count == 4
+
+
+def test_who_waits_for_findings_holds_nobody_else_up(evil: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four audits held up all who loaded tables. Of more than may wait one is told so, who has no token before that."""
+    begun, end = threading.Event(), threading.Event()
+    real = audit_tools.audit
+
+    def held(*args: Any, **options: Any) -> Any:
+        begun.set()
+        assert end.wait(60)
+        return real(*args, **options)
+
+    monkeypatch.setattr(table_page, "audit", held)
+    settings = ServerSettings(readers=1, page_makers=1, most_audits=3)
+    path = f"{OF_EVIL}/findings"
+    with served(evil, settings) as rest, ThreadPoolExecutor(4) as clients:
+        asked = [clients.submit(rest.get, path) for _ in range(4)]
+        try:
+            full = next(as_completed(asked)).result()
+            assert begun.wait(60)
+            others = ("/v1/namespaces/ns/tables", "/tables", "/sql?q=SELECT+1")
+            assert [rest.get(other).status for other in others] == [200] * 3
+            assert (full.status, int(full.headers["retry-after"]) > 0) == (429, True)
+            assert b"wait for findings already" in full.body and full.headers["content-type"].startswith("text/html")
+            AccessTokens(evil._warehouse.store).create("ann", [Grant.parse("read:*")])
+            assert rest.get(path).status == 401
+        finally:
+            end.set()
+        assert sorted(a.result().status for a in asked) == [200, 401, 401, 429]
 
 
 def test_pages_of_other_sites_have_no_say(rest: RestClient, catalog: icecore.Catalog) -> None:
