@@ -14,6 +14,7 @@ class KeyedRequest:
     """A request under an idempotency key, which is the caller's alone.
 
     `operation` and `request_sha256` say what it asks for: another request under the same key is refused.
+    `asker` is a hash of who asks, where that is known: to nobody else is the answer told again.
     `expires_at_ms` is when the answer is no longer kept. `answer` may be set to words that the answer can't be made
     again without, before the commit ends. `is_stored` is true once the answer is in the log.
     """
@@ -22,6 +23,7 @@ class KeyedRequest:
     operation: str
     request_sha256: str
     expires_at_ms: int
+    asker: str = ""
     answer: str | None = None
     is_stored: bool = False
 

@@ -12,7 +12,7 @@ from attrs import frozen
 from icecore.engine import errors
 from icecore.engine.common.ids import now_ms
 from icecore.engine.common.stored_json import stored_json
-from icecore.engine.errors import IcecoreError, ReusedKeyError
+from icecore.engine.errors import CommitStateUnknownError, IcecoreError, ReusedKeyError
 from icecore.engine.events.event import Event
 from icecore.engine.events.keyed_request import KeyedRequest
 from icecore.engine.log.sqlite_file import SqliteFile, run_script
@@ -52,15 +52,23 @@ class RequestKeys:
         self._are_there = False
 
     def find(self, request: KeyedRequest) -> StoredAnswer | None:
-        """The outcome of the request before; None where it is new. Raises ReusedKeyError for another one's key."""
+        """The outcome of the request before; None where it is new.
+
+        Raises ReusedKeyError for the key of another request, or of somebody else's that was refused, and
+        CommitStateUnknownError for that of somebody else's that was carried out: what it asked for stands.
+        """
         found = None
         if self._exist():
             found = self._log.row(REQUEST_KEYS, "find", idempotency_key=request.key, now_ms=now_ms())
         if found is None:
             return None
-        if (found["operation"], found["request_sha256"]) != (request.operation, request.request_sha256):
+        asked, _, asker = found["request_sha256"].partition(" ")
+        if (found["operation"], asked) != (request.operation, request.request_sha256):
             what = "with another body" if found["operation"] == request.operation else f"for {found['operation']}"
             raise ReusedKeyError(f"the idempotency key {request.key!r} was used {what} before, not for this request")
+        if asker not in ("", request.asker):
+            text = f"the idempotency key {request.key!r} was used by somebody else before, for a request like this one"
+            raise (ReusedKeyError if found["first_position"] is None else CommitStateUnknownError)(text)
         return StoredAnswer(*(found[n] for n in ("status", "first_position", "last_position", "answer")))
 
     def put(self, request: KeyedRequest, status: int, answer: str | None, events: Sequence[Event] = ()) -> None:
@@ -73,7 +81,7 @@ class RequestKeys:
             "put",
             idempotency_key=request.key,
             operation=request.operation,
-            request_sha256=request.request_sha256,
+            request_sha256=f"{request.request_sha256} {request.asker}".rstrip(),
             status=status,
             first_position=events[0].position if events else None,
             last_position=events[-1].position if events else None,

@@ -1,6 +1,7 @@
 -- The keys under which requests were answered: what each asked for, and what came of it. Made with the first one.
 --
--- request_key   one row per key; the positions are those of its first and last event, null where it needed none
+-- request_key   one row per key; the positions are those of its first and last event, null where it needed none;
+--               request_sha256 is of what was asked for, then of who asked, where that is known
 
 -- name: schema
 CREATE TABLE IF NOT EXISTS request_key (

@@ -25,7 +25,8 @@ def answered(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
     """The answer of an operation; of one that changes something and has a key, that of the first time.
 
     Raises ValidationError for a key that is no UUID and for a dry run of what has none, ReusedKeyError for a key of
-    another request, and what the operation raises.
+    another request, CommitStateUnknownError for one of another token's that was carried out, and what the operation
+    raises.
     """
     key = call.headers.get(HEADER)
     if not endpoint.is_write or endpoint.is_open:
@@ -44,7 +45,8 @@ def answered(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
         *([orjson.dumps(sorted(call.query.items()))] if call.query else ()),
     ]
     asked = hashlib.sha256(b"\0".join(parts)).hexdigest()
-    request = KeyedRequest(key.lower(), endpoint.documented, asked, now_ms() + DEFAULT_LIFETIME_MS)
+    asker = "" if call.principal is None else hashlib.sha256(call.principal.name.encode()).hexdigest()
+    request = KeyedRequest(key.lower(), endpoint.documented, asked, now_ms() + DEFAULT_LIFETIME_MS, asker)
     store = call.catalog._warehouse.store
     return answer_once(
         store,

@@ -10,6 +10,8 @@ from rest_client import SCHEMA, Reply, RestClient, make_table
 
 import icecore
 from icecore.engine.log.request_keys import REQUEST_KEYS
+from icecore.engine.server.auth.access_tokens import AccessTokens
+from icecore.engine.server.auth.grants import Grant
 
 VERSION = {
     "version-id": 1,
@@ -72,6 +74,29 @@ def test_a_key_is_of_one_query_and_of_what_needs_a_token(rest: RestClient, catal
     store, key = catalog._warehouse.store, str(uuid.uuid4())
     refused = rest.ask("POST", "/v1/oauth/tokens", None, {"Idempotency-Key": key}, raw=b"grant_type=x")
     assert refused.status == 400 and len(store.rows(REQUEST_KEYS, "find", idempotency_key=key, now_ms=0)) == 0
+
+
+@pytest.mark.parametrize("call", [CALLS[0], CALLS[4], CALLS[10]], ids=lambda c: f"{c[0]} {c[1]}")
+def test_what_one_token_was_answered_is_not_told_to_another(
+    rest: RestClient, catalog: icecore.Catalog, call: tuple[str, str, Any]
+) -> None:
+    """The commit stands, so the other one's client must not clean up; a refusal may have words for the first alone."""
+    make_table(rest)
+    tokens = AccessTokens(catalog._warehouse.store)
+    ann, bob = (tokens.create(name, [Grant.parse("manage:*")])[1] for name in ("ann", "bob"))
+    later = tokens.derive(tokens.principal(ann), 60_000, "ann")
+    method, path, body = call
+    key = str(uuid.uuid4())
+
+    def by(token: str) -> Reply:
+        return rest.ask(method, path, body, {"Idempotency-Key": key, "Authorization": f"Bearer {token}"})
+
+    first, position = by(ann), catalog.position
+    other = by(bob).error
+    refused = (400, "BadRequestException") if first.status >= 400 else (500, "CommitStateUnknownException")
+    assert other[:2] == refused and other[2].startswith(f"the idempotency key {key!r} was used by somebody else")
+    again = by(later)
+    assert (again.status, again.body, catalog.position) == (first.status, first.body, position)
 
 
 def test_what_has_no_dry_run_is_not_carried_out_as_one(rest: RestClient, catalog: icecore.Catalog) -> None:
