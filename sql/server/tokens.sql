@@ -40,5 +40,5 @@ UPDATE access_token SET revoked_at_ms = $revoked_at_ms
 WHERE parent_id IS NULL AND revoked_at_ms IS NULL AND ($name = name OR $name = token_id);
 
 -- name: drop_expired
--- Those made for others are of no use to anybody once they expired.
-DELETE FROM access_token WHERE parent_id IS NOT NULL AND expires_at_ms < $now_ms;
+-- Those made for others, once nobody is told any more that they expired.
+DELETE FROM access_token WHERE parent_id IS NOT NULL AND expires_at_ms < $before_ms;

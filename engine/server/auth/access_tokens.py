@@ -18,6 +18,8 @@ from icecore.engine.server.auth.grants import Grant
 
 TOKENS = "server/tokens.sql"
 NEVER = 1 << 62
+KEPT_MS = 7 * 24 * 60 * 60 * 1000
+"""The time for which it is known that a token has expired."""
 
 
 @frozen
@@ -69,16 +71,16 @@ class AccessTokens:
             raise ValidationError(f"there is a token {name!r} already; revoke it first")
         return self._put(name, grants, None if lifetime_ms is None else now_ms() + lifetime_ms, None)
 
-    def derive(self, principal: Principal, lifetime_ms: int, name: str) -> str:
-        """A token of a name for a while, with the grants of another one that it ends with."""
-        expires = min(now_ms() + lifetime_ms, principal.expires_at_ms)
-        return self._put(name, principal.grants, expires, principal.token_id)[1]
+    def derive(self, principal: Principal, lifetime_ms: int, name: str) -> tuple[str, int]:
+        """A token of a name for a while, with the grants of another one that it ends with; and its milliseconds."""
+        lifetime_ms = min(lifetime_ms, principal.expires_at_ms - now_ms())
+        return self._put(name, principal.grants, now_ms() + lifetime_ms, principal.token_id)[1], lifetime_ms
 
     def _put(self, name: str, grants: Sequence[Grant], expires: int | None, parent: str | None) -> tuple[str, str]:
         token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         with self._store.write():
             run_script(self._store.connection(), query(TOKENS, "schema"))
-            self._store.execute(TOKENS, "drop_expired", now_ms=now_ms())
+            self._store.execute(TOKENS, "drop_expired", before_ms=now_ms() - KEPT_MS)
             self._store.execute(
                 TOKENS,
                 "put",
@@ -94,12 +96,17 @@ class AccessTokens:
 
     def principal(self, secret: str) -> Principal:
         """The holder of a token. Raises NotAuthorizedError, AuthenticationTimeoutError where it has expired."""
+        found = self.known(secret)
+        if found.expires_at_ms <= now_ms():
+            raise AuthenticationTimeoutError(f"the token of {found.name!r} has expired")
+        return found
+
+    def known(self, secret: str) -> Principal:
+        """The holder of a token, which may have expired. Raises NotAuthorizedError."""
         known = self._store.row(TOKENS, "has_tokens") is not None
         found = self._store.row(TOKENS, "of_hash", sha256=_sha256(secret)) if known else None
         if found is None or found["revoked_at_ms"] is not None:
             raise NotAuthorizedError("the token is not one of this warehouse, or was revoked")
-        if found["expires_at_ms"] <= now_ms():
-            raise AuthenticationTimeoutError(f"the token of {found['name']!r} has expired")
         grants = tuple(map(Grant.from_dict, orjson.loads(found["grants"])))
         return Principal(found["parent_id"] or found["token_id"], found["name"], grants, found["expires_at_ms"])
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 
+from attrs import evolve
+
 from icecore.engine.common.json_reader import loads
-from icecore.engine.errors import NotAuthorizedError
+from icecore.engine.errors import AuthenticationTimeoutError, NotAuthorizedError
+from icecore.engine.server.auth.access_tokens import Principal
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
@@ -42,7 +45,7 @@ def get_token(call: Call) -> Answer:
     if not secret:
         return _refused(400, "invalid_request", "the request has no client_secret, subject_token or actor")
     try:
-        principal = call.serving.tokens.principal(str(secret))
+        principal = _holder(call, str(secret))
     except NotAuthorizedError as e:
         if call.body["grant_type"] == EXCHANGE:
             return _refused(400, "invalid_request", str(e))
@@ -50,9 +53,25 @@ def get_token(call: Call) -> Answer:
     name = principal.name if user is None else f"{user} via {principal.name}"
     if user is not None and len(name) > LONGEST_NAME:
         return _refused(400, "invalid_request", f"the name of who speaks for whom can have {LONGEST_NAME} characters")
-    token = call.serving.tokens.derive(principal, LIFETIME_S * 1000, name)
-    told = {"access_token": token, "token_type": "bearer", "expires_in": LIFETIME_S, "issued_token_type": ACCESS_TOKEN}
+    token, lifetime_ms = call.serving.tokens.derive(principal, LIFETIME_S * 1000, name)
+    told = {"access_token": token, "token_type": "bearer", "expires_in": lifetime_ms // 1000}
+    told["issued_token_type"] = ACCESS_TOKEN
     return json_answer(told, headers={"cache-control": "no-store"})
+
+
+def _holder(call: Call, token: str) -> Principal:
+    """The holder of a token; of one that has expired where its client shows its secret too, as Java's clients do.
+
+    Raises NotAuthorizedError.
+    """
+    tokens = call.serving.tokens
+    try:
+        return tokens.principal(token)
+    except AuthenticationTimeoutError:
+        found, secret = tokens.known(token), _basic_secret(call.headers.get("authorization", ""))
+        if secret is None or (client := tokens.principal(secret)).token_id != found.token_id:
+            raise
+        return evolve(found, expires_at_ms=client.expires_at_ms)
 
 
 def _user(token: str) -> str | None:

@@ -84,7 +84,7 @@ def test_what_one_token_was_answered_is_not_told_to_another(
     make_table(rest)
     tokens = AccessTokens(catalog._warehouse.store)
     ann, bob = (tokens.create(name, [Grant.parse("manage:*")])[1] for name in ("ann", "bob"))
-    later = tokens.derive(tokens.principal(ann), 60_000, "ann")
+    later = tokens.derive(tokens.principal(ann), 60_000, "ann")[0]
     method, path, body = call
     key = str(uuid.uuid4())
 

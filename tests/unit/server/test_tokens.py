@@ -24,6 +24,7 @@ from icecore.engine.evolution.schema_text import parse_schema
 from icecore.engine.server.auth import access_tokens
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant, Level, is_allowed
+from icecore.engine.server.resources.oauth_tokens import EXCHANGE
 from icecore.engine.server.serve import serve
 from icecore.engine.server.server_settings import ServerSettings
 from icecore.engine.server.wire import quick_loads
@@ -262,6 +263,37 @@ def test_clients_log_in_by_id_and_secret(rest: RestClient, tokens: AccessTokens,
     assert refused[0].headers["www-authenticate"].startswith("Basic "), "RFC 6749, section 5.2"
     spent = exchanged(exchange)
     assert (spent.status, spent.json["error"]) == (400, "invalid_request"), "RFC 8693, section 2.2.2"
+
+
+def test_a_client_whose_token_has_expired_gets_another(
+    rest: RestClient, tokens: AccessTokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told that it expired, and when it will; Java shows the expired one beside its secret."""
+    now = [now_ms()]
+    monkeypatch.setattr(access_tokens, "now_ms", lambda: now[0])
+    token_id, secret = tokens.create("ann", [Grant.parse("read:*")], 7_200_000)
+    _, others = tokens.create("bob", [Grant.parse("read:*")])
+
+    def exchanged(shown: str, **fields: str) -> Reply:
+        basic = base64.b64encode(shown.encode()).decode()
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Authorization": f"Basic {basic}"}
+        return rest.ask("POST", "/v1/oauth/tokens", None, headers, raw=urlencode(fields).encode())
+
+    by_secret, exchange = {"grant_type": "client_credentials"}, {"grant_type": EXCHANGE}
+    told = exchanged(f"{token_id}:{secret}", **by_secret).json
+    got = told["access_token"]
+    now[0] += 3_601_000
+    later = exchanged(f"{token_id}:{secret}", **by_secret).json
+    assert (told["expires_in"], later["expires_in"]) == (3600, 3599), "no longer than the secret"
+    assert asked(rest, got, "GET", T).error[:2] == (419, "AuthenticationTimeoutException")
+    renewed = exchanged(f"{token_id}:{secret}", **exchange, subject_token=got).json["access_token"]
+    assert asked(rest, renewed, "GET", T).status == 200
+    wrong = [(f"x:{others}", got), ("x:y", got), (f"{token_id}:{secret}", "z")]
+    refused = [exchanged(shown, **exchange, subject_token=subject) for shown, subject in wrong]
+    assert [(r.status, r.json["error"]) for r in refused] == [(400, "invalid_request")] * 3
+    now[0] += access_tokens.KEPT_MS
+    exchanged(f"x:{others}", **by_secret)
+    assert asked(rest, got, "GET", T).error[:2] == (401, "NotAuthorizedException"), "it is known no more"
 
 
 def test_a_client_speaks_for_its_users(rest: RestClient, tokens: AccessTokens, catalog: icecore.Catalog) -> None:
