@@ -49,8 +49,8 @@ class CatalogAt:
         if levels not in self._namespaces:
             if any(n[: len(levels)] == levels for n in self._namespaces):
                 return {}
-            text = f"Namespace does not exist: {dotted(levels)} at position {self.position}"
-            raise NoSuchNamespaceError(text, like=names_like(levels, self._namespaces))
+            text = f"Namespace does not exist: {dotted(levels)}"
+            raise NoSuchNamespaceError(text, self._when, told_of=((),), like=names_like(levels, self._namespaces))
         return dict(self._namespaces[levels])
 
     def list_tables(self, namespace: IdentifierLike | None = None) -> list[Identifier]:
@@ -144,6 +144,11 @@ class CatalogAt:
         stream = self._streams.get(identifier_tuple(identifier))
         return stream if stream is not None and ev.is_view_stream(stream) == view else None
 
+    @property
+    def _when(self) -> str:
+        """The words that are for who may read the whole catalog: the log is at least so long."""
+        return f" at position {self.position}"
+
     def _like(self, name: Identifier) -> tuple[Identifier, ...]:
         return names_like(name, self._streams)
 
@@ -153,8 +158,8 @@ class CatalogAt:
         stream = self._stream(name, view=True)
         state = None if stream is None else self._warehouse.views.state_at(stream, self.position)
         if state is None:
-            text = f"View does not exist: {dotted(name)} at position {self.position}"
-            raise NoSuchViewError(text, like=self._like(name))
+            text = f"View does not exist: {dotted(name)}"
+            raise NoSuchViewError(text, self._when, told_of=((),), like=self._like(name))
         return View(self._warehouse.views, self, state, None)
 
     def load_table(self, identifier: IdentifierLike) -> Table:
@@ -162,8 +167,8 @@ class CatalogAt:
         name = identifier_tuple(identifier)
         stream = self._stream(name, view=False)
         if stream is None:
-            text = f"Table does not exist: {dotted(name)} at position {self.position}"
-            raise NoSuchTableError(text, like=self._like(name))
+            text = f"Table does not exist: {dotted(name)}"
+            raise NoSuchTableError(text, self._when, told_of=((),), like=self._like(name))
         return self.table_of(stream)
 
     def table_of(self, stream: str) -> Table:

@@ -232,7 +232,7 @@ def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
         try:
             asked = _let_in(endpoint, call)
             body = _read(endpoint, raw)
-            asked = evolve(asked, body=body, past=_then(endpoint, call))
+            asked = evolve(asked, body=body, past=_then(endpoint, asked))
             if asked.principal is not None:
                 check_grants(asked.principal, endpoint, asked)
             with on_behalf_of(_client(asked)):
@@ -280,7 +280,7 @@ def _then(endpoint: Endpoint, call: Call) -> CatalogAt | None:
         return None
     at = decoded(call.names["at"])
     check_reads(endpoint, at)
-    return past(call.catalog, at)
+    return past(call, at)
 
 
 async def _no_route(request: Request, _: Exception) -> Response:

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.text import number_in
-from icecore.engine.errors import ReadOnlyError
+from icecore.engine.errors import ForbiddenError, ReadOnlyError
 from icecore.engine.expression.timestamps import to_epoch_ms
+from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
 
 AT = "at/"
 
 
-def past(catalog: Catalog, at: str) -> CatalogAt:
-    """The catalog as of a position, or a time in ISO 8601. Raises ValidationError."""
-    position = number_in(at)
-    return catalog.at(timestamp=at) if position is None else catalog.at(position)
+def past(call: Call, at: str) -> CatalogAt:
+    """The catalog as of a position, or a time in ISO 8601. Raises ValidationError, ForbiddenError.
+
+    A position is one of the whole log, and which are there tells how many events it has: so who may not read all of
+    the catalog names a time.
+    """
+    if (position := number_in(at)) is None:
+        return call.catalog.at(timestamp=at)
+    if not call.may_read(()):
+        raise ForbiddenError("positions are for who may read the whole catalog; a time can be named, as at/2030-01-31")
+    return call.catalog.at(position)
 
 
 def check_at(at: str) -> None:
     """Raises ValidationError for what is neither a position nor a time.
 
-    Whether the log goes so far is told to those alone who may read: that is how many events there are.
+    Whether the log goes so far is told to those alone who may read all: that is how many events there are.
     """
     if number_in(at) is None:
         to_epoch_ms(at, "timestamp")

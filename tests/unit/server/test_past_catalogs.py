@@ -50,9 +50,15 @@ def test_what_was_forgotten_is_not_told_from_memory(rest: RestClient, catalog: i
     assert rest.get(then).status == 200 and b"Jane Doe" not in rest.get(then).body
 
 
-def test_who_shows_no_token_is_not_told_how_long_the_log_is(rest: RestClient, catalog: icecore.Catalog) -> None:
-    """Clients ask for the configuration before they have a token; that a position is not there they are told later."""
-    secret = AccessTokens(catalog._warehouse.store).create("some", [Grant.parse("read:ns")])[1]
+def test_who_may_not_read_all_is_not_told_how_long_the_log_is(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """Clients ask for the configuration before they have a token; that a position is not there they are told later.
+
+    Who may read in some namespaces names a time.
+    """
+    make_table(rest)
+    catalog.create_namespace("hidden")
+    tokens = AccessTokens(catalog._warehouse.store)
+    some, every = (f"Bearer {tokens.create(grant, [Grant.parse(grant)])[1]}" for grant in ("read:ns", "read:*"))
     there, beyond = (f"at/{catalog.position + more}" for more in (0, 1))
     assert [rest.get(f"/v1/config?warehouse={at}").json["overrides"]["prefix"] for at in (there, beyond)] == [
         there,
@@ -61,5 +67,11 @@ def test_who_shows_no_token_is_not_told_how_long_the_log_is(rest: RestClient, ca
     assert rest.get("/v1/config?warehouse=at/soon").status == 400
     asked = [rest.get(f"/v1/{at}/namespaces") for at in (there, beyond)]
     assert asked[0].body == asked[1].body and asked[0].status == 401
-    by = f"Bearer {secret}"
-    assert [rest.get(f"/v1/{at}/namespaces", authorization=by).status for at in (there, beyond)] == [200, 400]
+    assert [rest.get(f"/v1/{at}/namespaces", authorization=every).status for at in (there, beyond)] == [200, 400]
+    asked = [rest.get(f"/v1/{at}/namespaces", authorization=some) for at in (there, beyond)]
+    assert asked[0].body == asked[1].body and asked[0].status == 403
+    assert rest.get("/v1/at/2100-01-01/namespaces", authorization=some).json == {"namespaces": [["ns"]]}
+    for missing in ("ns/tables/zzz", "ns/views/zzz", "ns%1Fzzz"):
+        path = f"/v1/at/2100-01-01/namespaces/{missing}"
+        told = [rest.get(path, authorization=by).error[2] for by in (some, every)]
+        assert told[1] == f"{told[0]} at position {catalog.position}"
