@@ -19,7 +19,7 @@ from icecore.engine.metadata.fold import TableState
 from icecore.engine.server.auth.grants import Level
 from icecore.engine.server.resources.loaded import state_committed, table_again
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
-from icecore.engine.server.wire.call import Call, levels
+from icecore.engine.server.wire.call import Call, levels, updates_asked
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.refusal import Refusal
 from icecore.engine.spec.updates.read_requirements import read_table_requirements
@@ -77,7 +77,7 @@ def table_part(
 
 
 def _updates(change: Mapping[str, Any]) -> list[TableUpdate]:
-    return updates_of(get_list(change, "updates", "the request", []))
+    return updates_of(updates_asked(change))
 
 
 def _commit(call: Call, parts: list[Part], updates: Iterable[TableUpdate]) -> Answer | None:

@@ -19,7 +19,7 @@ from icecore.engine.joint_commit.joint_views import NewView
 from icecore.engine.server.auth.grants import Level
 from icecore.engine.server.resources.loaded import loaded_view, view_again
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer
-from icecore.engine.server.wire.call import Call
+from icecore.engine.server.wire.call import Call, updates_asked
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.pages import identifiers_page
 from icecore.engine.server.wire.refusal import Refusal
@@ -95,7 +95,7 @@ def view_exists(call: Call) -> Answer:
 def replace_view(call: Call) -> Answer:
     """Commits updates to a view where its requirements hold."""
     requirements = tuple(read_view_requirements(get_list(call.body, "requirements", "the request", [])))
-    updates = with_checked_lists(read_view_updates(get_list(call.body, "updates", "the request", [])))
+    updates = with_checked_lists(read_view_updates(updates_asked(call.body)))
     view = call.catalog.load_view(call.view)
     warehouse = call.catalog._warehouse
     warehouse.store.check_writable()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import field, frozen
 
 from icecore.engine.common.identifiers import Identifier, identifier_tuple
-from icecore.engine.common.json_reader import get, get_strs
+from icecore.engine.common.json_reader import get, get_list, get_strs
 from icecore.engine.errors import ValidationError
 from icecore.engine.server.auth.access_tokens import Principal
 from icecore.engine.server.auth.grants import Level, is_allowed
@@ -100,6 +100,13 @@ class Operation(Protocol):
     """A function that answers a call; what it raises becomes an answer too."""
 
     def __call__(self, call: Call) -> Answer: ...
+
+
+def updates_asked(of: Mapping[str, Any]) -> list[Any]:
+    """The list under the key `updates`, which is null where some clients have none. Raises ValidationError."""
+    if "updates" not in of:
+        raise ValidationError("the request lacks the required field 'updates': it asks for no change that is known")
+    return get_list(of, "updates", "the request", [])
 
 
 def levels(of: Mapping[str, Any]) -> Identifier:

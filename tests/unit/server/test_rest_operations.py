@@ -263,6 +263,15 @@ def test_views_are_made_changed_and_dropped(rest: RestClient, catalog: icecore.C
         ("POST", "/v1/namespaces/ns/tables/t", b"", 400),
         ("POST", "/v1/namespaces/ns/properties", b"", 400),
         ("POST", "/v1/namespaces/ns/views/v", b"", 400),
+        # What clients that are no engines' send for a commit: it was answered 200, and nothing was done.
+        ("POST", "/v1/namespaces/ns/tables/t", b'{"properties": {"k": "v"}}', 400),
+        ("POST", "/v1/namespaces/ns/views/v", b'{"properties": {"k": "v"}}', 400),
+        (
+            "POST",
+            "/v1/transactions/commit",
+            b'{"table-changes": [{"identifier": {"namespace": ["ns"], "name": "t"}, "properties": {"k": "v"}}]}',
+            400,
+        ),
         ("GET", "/v1/namespaces/nope/functions/f", b"", 404),
     ],
 )
