@@ -29,6 +29,7 @@ class ServerSettings:
     most_body_bytes: int = _limit(32 * 2**20, "The longest request, decompressed.")
     most_bodies_bytes: int = _limit(256 * 2**20, "All requests together that are not answered yet.")
     most_connections: int = _limit(4_096, "Connections of clients.")
+    most_head_bytes: int = _limit(64 * 1024, "The longest head of a request.")
     head_s: float = _limit(10.0, "Seconds for the head of a request.")
     body_s: float = _limit(30.0, "Seconds for a body before it may be too slow.")
     body_rate: int = _limit(16 * 1024, "Bytes a second of a body after that.", least=1)

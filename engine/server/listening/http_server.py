@@ -88,7 +88,7 @@ class HttpServer(uvicorn.Server):
         limits = app.state.serving.settings
         self.patience_s = limits.end_s
         self.server_state: GuardedState = GuardedState(
-            min(limits.most_connections, _files() - SPARE_FILES), limits.head_s
+            min(limits.most_connections, _files() - SPARE_FILES), limits.head_s, limits.most_head_bytes
         )
         self._app = app
         self._listening = listening

@@ -6,11 +6,13 @@ import contextlib
 import gzip
 import logging
 import socket
+import threading
 
 import pytest
 from rest_client import RestClient, served
 
 import icecore
+from icecore.engine.evolution.schema_text import parse_schema
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant
 from icecore.engine.server.listening import guarded_connection
@@ -73,6 +75,76 @@ def test_a_compressed_body_is_limited_by_what_comes_and_by_what_it_holds(
     sent = head % (len(sent) + more) + sent
     with served(catalog, ServerSettings(most_body_bytes=65_536)) as rest, connected(rest, sent) as client:
         assert client.recv(65536).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+HEAD = b"GET /v1/config HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+IN_CHUNKS = b"POST /v1/namespaces HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begun", "more", "status"),
+    [
+        (b"GET /v1/config?", b"a" * 1_000, b"HTTP/1.1 431 "),
+        (HEAD + b"x: ", b"a" * 1_000, b"HTTP/1.1 431 "),
+        (HEAD, b"x: %s\r\n" % (b"a" * 1_000), b"HTTP/1.1 431 "),
+        (IN_CHUNKS + b"1;", b"a" * 1_000, b""),
+        (IN_CHUNKS + b"2\r\n{}\r\n0\r\n", b"x: %s\r\n" % (b"a" * 1_000), b""),
+    ],
+    ids=["path", "header", "headers", "chunk", "headers after the body"],
+)
+def test_what_is_beside_a_body_is_limited(catalog: icecore.Catalog, begun: bytes, more: bytes, status: bytes) -> None:
+    """One client without a token had the server take 1.5 GB in ten seconds."""
+    with served(catalog, ServerSettings(most_head_bytes=2_000)) as rest, connected(rest, begun) as client:
+        said = b""
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100_000):
+                client.sendall(more)
+            pytest.fail("it takes whatever comes")
+        with contextlib.suppress(ConnectionError):
+            said = ending(client)
+        assert said == b"" or said.startswith(status or b"never")
+        whole = b"".join(b"1\r\n%c\r\n" % c for c in b'{"namespace": ["ns"]}') + b"0\r\n\r\n"
+        assert connected(rest, IN_CHUNKS + whole).recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_of_requests_one_after_the_other_no_more_wait_than_may(rest: RestClient) -> None:
+    """They are answered, and then the connection ends, on which uvicorn would read on."""
+    one = HEAD + b"\r\n"
+    with connected(rest, one * (guarded_connection.MOST_PIPELINED + 2)) as client:
+        assert ending(client).count(b"HTTP/1.1 200 ") == guarded_connection.MOST_PIPELINED + 1
+
+
+def test_who_does_not_read_its_answer_goes_first(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever came next was turned away in its place."""
+    catalog.create_namespace("ns")
+    table = catalog.create_table("ns.t", parse_schema("id long"))
+    for n in range(16):
+        table.set_properties({"k": f"{n}" * 2**20})
+    stuck, real = threading.Event(), guarded_connection.GuardedConnection.pause_writing
+
+    def pause_writing(connection: guarded_connection.GuardedConnection) -> None:
+        real(connection)
+        stuck.set()
+
+    monkeypatch.setattr(guarded_connection.GuardedConnection, "pause_writing", pause_writing)
+    sent = b"GET /v1/events?after=0 HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    with served(catalog, ServerSettings(most_connections=1)) as rest, connected(rest, sent) as silent:
+        assert stuck.wait(60)
+        assert rest.get("/v1/config").status == 200
+        assert len(ending(silent)) < 16 * 2**20
+
+
+def test_what_follows_a_body_is_no_header(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """By a token after the body, what another one was answered was kept for that: it may be one that there is not."""
+    catalog.create_namespace("ns")
+    catalog.create_table("ns.t", parse_schema("id long"))
+    secret = AccessTokens(catalog._warehouse.store).create("ann", [Grant.parse("read:ns")])[1]
+    path = "/v1/namespaces/ns/tables/t"
+    head = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{rest.port}\r\nauthorization: Bearer {secret}\r\n"
+    sent = f"{head}transfer-encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\nauthorization: Bearer none\r\n\r\n"
+    with connected(rest, sent.encode()) as client:
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+    assert rest.get(path, authorization="Bearer none").status == 401
 
 
 def test_of_who_may_not_ask_no_body_is_read(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
