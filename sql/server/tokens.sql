@@ -24,7 +24,8 @@ VALUES ($token_id, $name, $sha256, $grants, $created_at_ms, $expires_at_ms, $par
 -- name: of_hash
 -- A token that was made for another one ends with that.
 SELECT t.token_id, t.name, t.grants, min(coalesce(t.expires_at_ms, 1 << 62), coalesce(p.expires_at_ms, 1 << 62))
-    AS expires_at_ms, coalesce(t.revoked_at_ms, p.revoked_at_ms) AS revoked_at_ms, t.parent_id
+    AS expires_at_ms, coalesce(t.revoked_at_ms, p.revoked_at_ms) AS revoked_at_ms, t.parent_id,
+    coalesce(CASE WHEN t.parent_id IS NULL THEN t.expires_at_ms ELSE p.expires_at_ms END, 1 << 62) AS ends_at_ms
 FROM access_token t LEFT JOIN access_token p ON p.token_id = t.parent_id
 WHERE t.sha256 = $sha256;
 

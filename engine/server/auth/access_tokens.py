@@ -24,12 +24,16 @@ KEPT_MS = 7 * 24 * 60 * 60 * 1000
 
 @frozen
 class Principal:
-    """The holder of a token, whose name is the actor of its commits."""
+    """The holder of a token, whose name is the actor of its commits.
+
+    What a token was made for can be renewed until `ends_at_ms`, when the secret expires that it was made by.
+    """
 
     token_id: str
     name: str
     grants: tuple[Grant, ...]
     expires_at_ms: int = NEVER
+    ends_at_ms: int = NEVER
 
 
 @frozen
@@ -72,8 +76,8 @@ class AccessTokens:
         return self._put(name, grants, None if lifetime_ms is None else now_ms() + lifetime_ms, None)
 
     def derive(self, principal: Principal, lifetime_ms: int, name: str) -> tuple[str, int]:
-        """A token of a name for a while, with the grants of another one that it ends with; and its milliseconds."""
-        lifetime_ms = min(lifetime_ms, principal.expires_at_ms - now_ms())
+        """A token of a name for a while, with the grants of the secret that it ends with; and its milliseconds."""
+        lifetime_ms = min(lifetime_ms, principal.ends_at_ms - now_ms())
         return self._put(name, principal.grants, now_ms() + lifetime_ms, principal.token_id)[1], lifetime_ms
 
     def _put(self, name: str, grants: Sequence[Grant], expires: int | None, parent: str | None) -> tuple[str, str]:
@@ -108,7 +112,8 @@ class AccessTokens:
         if found is None or found["revoked_at_ms"] is not None:
             raise NotAuthorizedError("the token is not one of this warehouse, or was revoked")
         grants = tuple(map(Grant.from_dict, orjson.loads(found["grants"])))
-        return Principal(found["parent_id"] or found["token_id"], found["name"], grants, found["expires_at_ms"])
+        made_by, times = found["parent_id"] or found["token_id"], (found["expires_at_ms"], found["ends_at_ms"])
+        return Principal(made_by, found["name"], grants, *times)
 
     def all(self) -> list[TokenRow]:
         """The tokens that were made by name, oldest first, revoked ones too."""

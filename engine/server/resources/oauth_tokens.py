@@ -10,8 +10,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 
-from attrs import evolve
-
 from icecore.engine.common.json_reader import loads
 from icecore.engine.errors import AuthenticationTimeoutError, NotAuthorizedError
 from icecore.engine.server.auth.access_tokens import Principal
@@ -69,9 +67,9 @@ def _holder(call: Call, token: str) -> Principal:
         return tokens.principal(token)
     except AuthenticationTimeoutError:
         found, secret = tokens.known(token), _basic_secret(call.headers.get("authorization", ""))
-        if secret is None or (client := tokens.principal(secret)).token_id != found.token_id:
+        if secret is None or tokens.principal(secret).token_id != found.token_id:
             raise
-        return evolve(found, expires_at_ms=client.expires_at_ms)
+        return found
 
 
 def _user(token: str) -> str | None:

@@ -294,6 +294,28 @@ def test_a_client_whose_token_has_expired_gets_another(
     assert asked(rest, got, "GET", T).error[:2] == (401, "NotAuthorizedException"), "it is known no more"
 
 
+def test_a_token_that_is_renewed_is_good_for_another_hour(
+    rest: RestClient, tokens: AccessTokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with the one before, so that Java's clients, who renew theirs and show no secret, had an hour in all."""
+    now = [now_ms()]
+    for module in (access_tokens, quick_loads):
+        monkeypatch.setattr(module, "now_ms", lambda: now[0])
+    _, got = tokens.create("ann", [Grant.parse("read:*")], 9_000_000)
+    lifetimes = []
+    for _ in range(4):
+        fields = {"grant_type": EXCHANGE, "subject_token": got}
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        told = rest.ask("POST", "/v1/oauth/tokens", None, form, raw=urlencode(fields).encode()).json
+        got = told["access_token"]
+        lifetimes.append(told["expires_in"])
+        now[0] += 1000 * (told["expires_in"] - 300)
+        assert asked(rest, got, "GET", T).status == 200
+    assert lifetimes == [3600, 3600, 2400, 300], "until the secret ends that it was made by"
+    now[0] += 301_000
+    assert asked(rest, got, "GET", T).status == 419
+
+
 def test_a_client_speaks_for_its_users(rest: RestClient, tokens: AccessTokens, catalog: icecore.Catalog) -> None:
     """As Trino with `session=USER`: by an unsecured JWT and its own token, whose grants the user's has."""
     secret = made(tokens, "manage:people", name="trino")
