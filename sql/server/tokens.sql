@@ -14,6 +14,8 @@ CREATE TABLE IF NOT EXISTS access_token (
     parent_id TEXT
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX IF NOT EXISTS access_token_expiry ON access_token (expires_at_ms);
+
 -- name: has_tokens
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'access_token';
 

@@ -21,6 +21,7 @@ import icecore
 from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, NoSuchViewError, ValidationError
 from icecore.engine.evolution.schema_text import parse_schema
+from icecore.engine.queries.named_queries import query
 from icecore.engine.server.auth import access_tokens
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant, Level, is_allowed
@@ -292,6 +293,14 @@ def test_a_client_whose_token_has_expired_gets_another(
     now[0] += access_tokens.KEPT_MS
     exchanged(f"x:{others}", **by_secret)
     assert asked(rest, got, "GET", T).error[:2] == (401, "NotAuthorizedException"), "it is known no more"
+
+
+def test_expired_tokens_are_found_without_a_look_at_all(tokens: AccessTokens) -> None:
+    """Each time that a client gets one; a client that speaks for its users gets thousands a day."""
+    made(tokens, "read:*")
+    asked_for = f"EXPLAIN QUERY PLAN {query(access_tokens.TOKENS, 'drop_expired')}"
+    (step,) = tokens._store.connection().execute(asked_for, {"before_ms": 0})
+    assert "access_token_expiry" in step["detail"]
 
 
 def test_a_token_that_is_renewed_is_good_for_another_hour(
