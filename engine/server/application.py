@@ -190,7 +190,7 @@ class OperationRoute(Route):
 
 def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) -> OperationRoute:
     async def respond(request: Request) -> Response:
-        body = bytearray()
+        body, bodies = bytearray(), serving.forms if endpoint.is_form else serving.bodies
         query = dict(request.query_params) if request.scope["query_string"] else {}
         call = Call(serving, None, request.path_params, query, _headers(request))
         try:
@@ -198,14 +198,14 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
                 # Of somebody who may not ask no body is read, and for nobody else does an audit wait.
                 _let_in(endpoint, call)
             if has_body(call.headers):
-                await read_body(request.receive, call.headers, serving.bodies, body)
+                await read_body(request.receive, call.headers, bodies, body)
             return await answered_by(request, call, bytes(body))
         except RefusedBodyError as e:
             return response(e.answer, request)
         except IcecoreError as e:
             return response(_refused(endpoint, call, error_answer(e)), request)
         finally:
-            serving.bodies.hold(-len(body))
+            bodies.hold(-len(body))
 
     async def answered_by(request: Request, call: Call, raw: bytes) -> Response:
         answer = partial(_answer, endpoint, call, request.scope["path"], raw)

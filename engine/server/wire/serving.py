@@ -22,6 +22,8 @@ from icecore.engine.server.wire.request_body import HeldBodies
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog import Catalog
 
+MOST_OF_FORM = 64 * 1024
+
 
 @define(eq=False)
 class KeptAnswers:
@@ -67,6 +69,8 @@ class Serving:
     tokens: AccessTokens = field(init=False)
     plans: HeldPlans = field(init=False)
     bodies: HeldBodies = field(init=False)
+    forms: HeldBodies = field(init=False)
+    """Bodies that anybody may send, by forms, which take far more than their bytes to read."""
     feed: LogFeed = field(init=False)
     reports: ReportKeeper = field(init=False)
 
@@ -77,7 +81,10 @@ class Serving:
         self.tokens = AccessTokens(store)
         told = self.settings
         self.plans = HeldPlans(self.catalog.path / CACHE_FOLDER / "plans")
-        self.bodies = HeldBodies(told.most_body_bytes, told.most_bodies_bytes, told.body_s, told.body_rate)
+        self.bodies, self.forms = (
+            HeldBodies(most, told.most_bodies_bytes, told.body_s, told.body_rate)
+            for most in (told.most_body_bytes, min(told.most_body_bytes, MOST_OF_FORM))
+        )
         self.reports = ReportKeeper(ClientReports(store.path))
         self.feed = LogFeed(store, self.settings.heartbeat_s, self.settings.most_followers)
 
