@@ -91,28 +91,28 @@ TYPES: list[PrimitiveType] = [
 ]
 TRANSFORMS = ("identity", "bucket[4]", "truncate[2]", "truncate[10]", "year", "month", "day", "hour", "void")
 
-# How an unnested list of raw values becomes a column of the type that data files have.
+# The types of DuckDB that rows are compared in: dates and times are their numbers.
 NATIVE = {
-    "int": ("INTEGER", "{}"),
-    "long": ("BIGINT", "{}"),
-    "boolean": ("BOOLEAN", "{}"),
-    "float": ("FLOAT", "{}"),
-    "double": ("DOUBLE", "{}"),
-    "date": ("INTEGER", "(DATE '1970-01-01' + {})"),
-    "time": ("BIGINT", "(TIME '00:00:00' + to_microseconds({}))"),
-    "timestamp": ("BIGINT", "make_timestamp({})"),
-    "timestamptz": ("BIGINT", "(TIMESTAMPTZ '1970-01-01 00:00:00+00' + to_microseconds({}))"),
-    "timestamp_ns": ("BIGINT", "make_timestamp_ns({})"),
-    "timestamptz_ns": ("BIGINT", "make_timestamp_ns({})::TIMESTAMPTZ_NS"),
-    "string": ("VARCHAR", "{}"),
-    "uuid": ("UUID", "{}"),
-    "binary": ("BLOB", "{}"),
-    "fixed[4]": ("BLOB", "{}"),
+    "int": "INTEGER",
+    "long": "BIGINT",
+    "boolean": "BOOLEAN",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "date": "INTEGER",
+    "time": "BIGINT",
+    "timestamp": "BIGINT",
+    "timestamptz": "BIGINT",
+    "timestamp_ns": "BIGINT",
+    "timestamptz_ns": "BIGINT",
+    "string": "VARCHAR",
+    "uuid": "UUID",
+    "binary": "BLOB",
+    "fixed[4]": "BLOB",
 }
 
 
-def native(column_type: PrimitiveType) -> tuple[str, str]:
-    return NATIVE.get(str(column_type)) or (str(column_type), "{}")
+def native(column_type: PrimitiveType) -> str:
+    return NATIVE.get(str(column_type)) or str(column_type)
 
 
 def transforms_of(column_type: PrimitiveType) -> list[Transform]:

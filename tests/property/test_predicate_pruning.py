@@ -182,8 +182,7 @@ def selected(connection: duckdb.DuckDBPyConnection, bound: Expression) -> set[in
 def load_rows(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
     lists, parameters = ["unnest(range($n)) AS i"], {"n": len(case.rows)}
     for k, f in enumerate(case.schema.fields):
-        raw, convert = native(f.field_type)  # type: ignore[arg-type]
-        lists.append(f"{convert.format(f'unnest($v{k}::{raw}[])')} AS {f.name}")
+        lists.append(f"unnest($v{k}::{native(f.field_type)}[]) AS {f.name}")  # type: ignore[arg-type]
         parameters[f"v{k}"] = [row[k] for row in case.rows]  # type: ignore[assignment]
     connection.execute(f"CREATE OR REPLACE TEMP TABLE rows AS SELECT {', '.join(lists)}", parameters)
 

@@ -19,6 +19,7 @@ from attrs import field, frozen
 
 from icecore.engine.common import fork_safety
 from icecore.engine.data.arrow.arrow_partitions import nested_column, transformed_column
+from icecore.engine.data.arrow.arrow_schema import type_to_arrow
 from icecore.engine.expression.bind import is_comparable, references
 from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Expression
 from icecore.engine.expression.sql.duckdb_sql import to_sql
@@ -26,8 +27,18 @@ from icecore.engine.queries import duck
 from icecore.engine.queries.duckdb_instances import ROWS_AT_HAND
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import (
+    DateType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+)
 
 _local = threading.local()
+# Types whose values are compared as their numbers: see `to_sql`.
+_NUMBERED = (DateType, TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
 
 
 def connection() -> duckdb.DuckDBPyConnection:
@@ -97,10 +108,12 @@ class _Columns:
         name = f"c{term.field.field_id}"
         if name not in self.found:
             values = nested_column(self.rows, self.schema.path(term.field.field_id))
+            column_type = term.field.field_type
+            if isinstance(column_type, _NUMBERED):
+                wide = pa.int32() if isinstance(column_type, DateType) else pa.int64()
+                values = values.cast(type_to_arrow(column_type)).cast(wide)
             # Types without an order are tested for null alone, and may be of a kind that DuckDB doesn't read.
-            self.found[name] = (
-                values if is_comparable(term.field.field_type) else pc.if_else(values.is_valid(), True, None)
-            )
+            self.found[name] = values if is_comparable(column_type) else pc.if_else(values.is_valid(), True, None)
         return name
 
     def bucket(self, term: BoundTerm) -> str:

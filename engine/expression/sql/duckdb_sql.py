@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable
 from typing import Any, assert_never
 
@@ -62,8 +61,9 @@ def to_sql(
 ) -> str:
     """A DuckDB condition that selects the rows of a bound expression.
 
-    `column` gives the SQL of a term's column, quoted, of the DuckDB type that its Iceberg type is read as. Values go to
-    `parameters` as `p0`, `p1` and so on, after those that are there. `bucket` gives the SQL of a term's bucket number;
+    `column` gives the SQL of a term's column, quoted, of the DuckDB type that its Iceberg type is read as; dates and
+    times as their numbers, because DuckDB's own reach less far and end in infinities. Values go to `parameters` as
+    `p0`, `p1` and so on, after those that are there. `bucket` gives the SQL of a term's bucket number;
     without it a predicate on a bucket raises ExpressionError, because DuckDB has no such function. `listed` gives the
     name of a table that has many values of IN in its column `value`; without it each is a parameter.
     """
@@ -118,35 +118,19 @@ class _RowValues:
         match self.type:
             case BooleanType() | StringType():
                 return ref
-            case DateType():
-                # Python's dates end at the year 9999; the sum is folded to a constant.
-                return f"(DATE '1970-01-01' + {ref}::INTEGER)"
-            case TimeType():
-                self.parameters[ref[1:]] = (dt.datetime.min + dt.timedelta(microseconds=value)).time()
-                return f"{ref}::TIME"
-            case TimestampType():
-                return f"make_timestamp({ref}::BIGINT)"
-            case TimestamptzType():
-                return f"(TIMESTAMPTZ '1970-01-01 00:00:00+00' + to_microseconds({ref}::BIGINT))"
-            case TimestampNanoType():
-                return f"make_timestamp_ns({ref}::BIGINT)"
-            case TimestamptzNanoType():
-                return f"{ref}::BIGINT"
             case _:
-                # A decimal's name is the same in DuckDB.
-                return f"{ref}::{_PLAIN.get(type(self.type)) or str(self.type)}"
-
-    def column(self, sql: str) -> str:
-        """The column as it compares with `one`."""
-        return f"epoch_ns({sql})" if isinstance(self.type, TimestamptzNanoType) else sql
+                return f"{ref}::{self.name()}"
 
     def many(self, column: str, values: tuple[Any, ...]) -> str:
         """`column IN values`."""
         if self.listed is None or len(values) <= INLINE_LITERALS:
-            return f"{self.column(column)} IN ({', '.join(map(self.one, values))})"
-        plain = _PLAIN.get(type(self.type)) or ("BIGINT" if type(self.type) in _EPOCH else str(self.type))
-        source = f"SELECT value::{plain} FROM {self.listed(values)}"
-        return f"{_EPOCH.get(type(self.type), '{}').format(column)} IN ({source})"
+            return f"{column} IN ({', '.join(map(self.one, values))})"
+        source = f"SELECT value::{self.name()} FROM {self.listed(values)}"
+        return f"{column} IN ({source})"
+
+    def name(self) -> str:
+        """The type as DuckDB has it; a decimal's name is the same there."""
+        return _PLAIN.get(type(self.type)) or str(self.type)
 
 
 _PLAIN: dict[type[PrimitiveType], str] = {
@@ -155,18 +139,16 @@ _PLAIN: dict[type[PrimitiveType], str] = {
     LongType: "BIGINT",
     FloatType: "FLOAT",
     DoubleType: "DOUBLE",
+    DateType: "INTEGER",
+    TimeType: "BIGINT",
+    TimestampType: "BIGINT",
+    TimestamptzType: "BIGINT",
+    TimestampNanoType: "BIGINT",
+    TimestamptzNanoType: "BIGINT",
     StringType: "VARCHAR",
     UUIDType: "UUID",
     FixedType: "BLOB",
     BinaryType: "BLOB",
-}
-_EPOCH: dict[type[PrimitiveType], str] = {
-    DateType: "({} - DATE '1970-01-01')",
-    TimeType: "epoch_us({})",
-    TimestampType: "epoch_us({})",
-    TimestamptzType: "epoch_us({})",
-    TimestampNanoType: "epoch_ns({})",
-    TimestamptzNanoType: "epoch_ns({})",
 }
 
 
@@ -192,9 +174,14 @@ def _leaf(p: Predicate, column: str, values: _RowValues) -> str:
             pattern, *escape = map(values.one, p.literals)
             word = "LIKE" if p.op is PredicateOperator.LIKE else "NOT LIKE"
             return f"{column} {word} {pattern}" + (f" ESCAPE {escape[0]}" if escape else "")
-        case PredicateOperator.LT | PredicateOperator.LT_EQ | PredicateOperator.GT | PredicateOperator.GT_EQ:
-            return f"{values.column(column)} {COMPARISONS[p.op]} {values.one(p.literals[0])}"
-        case PredicateOperator.EQ | PredicateOperator.NOT_EQ:
-            return f"{values.column(column)} {COMPARISONS[p.op]} {values.one(p.literals[0])}"
+        case (
+            PredicateOperator.LT
+            | PredicateOperator.LT_EQ
+            | PredicateOperator.GT
+            | PredicateOperator.GT_EQ
+            | PredicateOperator.EQ
+            | PredicateOperator.NOT_EQ
+        ):
+            return f"{column} {COMPARISONS[p.op]} {values.one(p.literals[0])}"
         case _:
             assert_never(p.op)

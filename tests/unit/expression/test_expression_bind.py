@@ -132,17 +132,17 @@ def sql(e: str | Expression) -> str:
         ("x IN ('NaN'::DOUBLE, 1e0)", "(isnan(x) OR x = 1.0::DOUBLE)"),
         ("x NOT IN ('NaN'::DOUBLE, 1e0)", "(NOT isnan(x) AND x <> 1.0::DOUBLE)"),
         ("x = 0.1::FLOAT", "x = 0.10000000149011612::DOUBLE"),
-        ("d < TIMESTAMP '1970-01-01 12:00:00'", "d < (DATE '1970-01-01' + 1::INTEGER)"),
+        ("d < TIMESTAMP '1970-01-01 12:00:00'", "d < 1::INTEGER"),
         ("d = TIMESTAMP '1970-01-01 12:00:00'", "FALSE"),
-        ("d <= TIMESTAMP '1969-12-31 23:00:00'", "d <= (DATE '1970-01-01' + -1::INTEGER)"),
-        ("d = '1970-01-01T00:00:00'", "d = (DATE '1970-01-01' + 0::INTEGER)"),
-        ("ts = DATE '1970-01-02'", "ts = make_timestamp(86400000000::BIGINT)"),
-        ("ts = TIMESTAMPTZ '1970-01-01 01:00:00+01'", "ts = make_timestamp(0::BIGINT)"),
-        ("ts = '1970-01-01T00:00Z'", "ts = make_timestamp(0::BIGINT)"),
-        ("ts < TIMESTAMP_NS '1970-01-01 00:00:00.000000001'", "ts < make_timestamp(1::BIGINT)"),
-        ("ns >= TIMESTAMP '1970-01-01 00:00:00.000001'", "ns >= make_timestamp_ns(1000::BIGINT)"),
+        ("d <= TIMESTAMP '1969-12-31 23:00:00'", "d <= -1::INTEGER"),
+        ("d = '1970-01-01T00:00:00'", "d = 0::INTEGER"),
+        ("ts = DATE '1970-01-02'", "ts = 86400000000::BIGINT"),
+        ("ts = TIMESTAMPTZ '1970-01-01 01:00:00+01'", "ts = 0::BIGINT"),
+        ("ts = '1970-01-01T00:00Z'", "ts = 0::BIGINT"),
+        ("ts < TIMESTAMP_NS '1970-01-01 00:00:00.000000001'", "ts < 1::BIGINT"),
+        ("ns >= TIMESTAMP '1970-01-01 00:00:00.000001'", "ns >= 1000::BIGINT"),
         ("ts < TIMESTAMP '294247-01-11'", "ts IS NOT NULL"),
-        ("t = '00:00:01'", "t = datetime.time(0, 0, 1)::TIME"),
+        ("t = '00:00:01'", "t = 1000000::BIGINT"),
         ("b <> TRUE", "b = False"),
         ("b = 'TRUE'", "b = True"),
         ("fix > X'0001'", "fix > b'\\x00\\x01'::BLOB"),
@@ -204,13 +204,13 @@ def test_three_valued_logic_and_folding(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("year(ts) = 2024", "(ts >= make_timestamp(1704067200000000::BIGINT)"),
-        ("year(d) > 2024", "d >= (DATE '1970-01-01' + 20089::INTEGER)"),
-        ("month(d) <= '1970-02'", "d < (DATE '1970-01-01' + 59::INTEGER)"),
-        ("month(d) <= DATE '1970-02-28'", "d < (DATE '1970-01-01' + 59::INTEGER)"),
-        ("day(ts) <= DATE '1969-12-31'", "ts < make_timestamp(0::BIGINT)"),
-        ("hour(ts) < '1970-01-01-05'", "ts < make_timestamp(18000000000::BIGINT)"),
-        ("hour(ts) < TIMESTAMP '1970-01-01 05:59:00'", "ts < make_timestamp(18000000000::BIGINT)"),
+        ("year(ts) = 2024", "(ts >= 1704067200000000::BIGINT"),
+        ("year(d) > 2024", "d >= 20089::INTEGER"),
+        ("month(d) <= '1970-02'", "d < 59::INTEGER"),
+        ("month(d) <= DATE '1970-02-28'", "d < 59::INTEGER"),
+        ("day(ts) <= DATE '1969-12-31'", "ts < 0::BIGINT"),
+        ("hour(ts) < '1970-01-01-05'", "ts < 18000000000::BIGINT"),
+        ("hour(ts) < TIMESTAMP '1970-01-01 05:59:00'", "ts < 18000000000::BIGINT"),
         ("truncate(10, i) = 20", "(i >= 20::INTEGER AND i < 30::INTEGER)"),
         ("truncate(10, i) = 25", "FALSE"),
         ("truncate(10, i) < 25", "i < 30::INTEGER"),
@@ -231,7 +231,7 @@ def test_transforms_become_ranges_of_their_column(text: str, expected: str) -> N
 
 def test_runs_of_days_become_one_range() -> None:
     text = ", ".join(f"DATE '2024-01-{d:02d}'" for d in (*range(1, 20), 25))
-    assert sql(f"day(ts) IN ({text})").count("make_timestamp") == 4
+    assert sql(f"day(ts) IN ({text})").count("::BIGINT") == 4
 
 
 @pytest.mark.parametrize(
@@ -239,13 +239,13 @@ def test_runs_of_days_become_one_range() -> None:
     [
         (EqualTo("f", 0.1), "f = 0.10000000149011612::FLOAT"),
         (GreaterThan("x", float("nan")), "FALSE"),
-        (EqualTo("d", dt.date(1970, 1, 2)), "d = (DATE '1970-01-01' + 1::INTEGER)"),
-        (EqualTo("ts", dt.datetime(1969, 12, 31, 23, 59, 59, 999999)), "ts = make_timestamp(-1::BIGINT)"),
+        (EqualTo("d", dt.date(1970, 1, 2)), "d = 1::INTEGER"),
+        (EqualTo("ts", dt.datetime(1969, 12, 31, 23, 59, 59, 999999)), "ts = -1::BIGINT"),
         (
             EqualTo("ts", dt.datetime(1970, 1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))),
-            "ts = make_timestamp(0::BIGINT)",
+            "ts = 0::BIGINT",
         ),
-        (EqualTo("t", dt.time(0, 0, 1)), "t = datetime.time(0, 0, 1)::TIME"),
+        (EqualTo("t", dt.time(0, 0, 1)), "t = 1000000::BIGINT"),
         (EqualTo("u", uuid.UUID(int=1).bytes), f"u = {uuid.UUID(int=1)!r}::UUID"),
         (EqualTo("bin", bytearray(b"a")), "bin = b'a'::BLOB"),
         (EqualTo("dec", Decimal("1E+2")), "dec = Decimal('100.00')::decimal(12, 2)"),
