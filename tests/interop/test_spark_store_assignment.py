@@ -34,8 +34,10 @@ def table(named_lake: icecore.Catalog) -> Iterator[icecore.Table]:
         ("v", "TIMESTAMP'1970-01-01 01:00:00'"),
         ("v", "'12'"),
         ("d", "'2024-01-01'"),
-        ("st", "named_struct('b', 1, 'a', 2)"),
         ("st", "named_struct('a', 1, 'b', '2')"),
+        ("st", "named_struct('b', 1, 'a', '2')"),
+        ("st", "named_struct('x', 1, 'b', 2)"),
+        ("st", "named_struct('a', 1, 'A', 2)"),
     ],
 )
 def test_what_an_insert_refuses_is_refused(spark: Any, table: icecore.Table, column: str, value: str) -> None:
@@ -57,6 +59,46 @@ def test_fields_of_structs_are_held_to_it_too(spark: Any, table: icecore.Table) 
         spark.sql("UPDATE lake.ns.t SET st.a = true")
     spark.sql("UPDATE lake.ns.t SET st.a = 7L, st.b = CAST('8' AS INT)")
     assert table.refresh().scan().to_arrow()["st"].to_pylist() == [{"a": 7, "b": 8}]
+
+
+def test_fields_of_structs_go_by_their_names(spark: Any, named_lake: icecore.Catalog) -> None:
+    """In another order too, inside of structs, lists and maps; what is null stays null."""
+    columns = [("st", AB), ("n", pa.struct([("x", AB), ("y", AB)])), ("l", pa.list_(AB)), ("m", pa.map_(AB, AB))]
+    table = named_lake.create_table("ns.named", pa.schema([("id", pa.int64()), *columns]))
+    own = {"a": 1, "b": 2}
+    table.append([{"id": 1, "st": own, "n": {"x": own, "y": own}, "l": [own], "m": [(own, own)]}])
+
+    def found() -> list[Any]:
+        return [tuple(row.values())[1:] for row in table.refresh().scan().to_arrow().sort_by("id").to_pylist()]
+
+    turned = "named_struct('b', st.a, 'a', 10L)"
+    values = [
+        turned,
+        f"named_struct('y', CAST(NULL AS STRUCT<b: INT, a: INT>), 'x', {turned})",
+        f"array({turned}, NULL)",
+        f"map({turned}, {turned}, named_struct('b', 7, 'a', 8), NULL)",
+    ]
+    names = [name for name, _ in columns]
+    by_name, other = {"a": 10, "b": 1}, {"a": 8, "b": 7}
+    expected = (by_name, {"x": by_name, "y": None}, [by_name, None], [(by_name, by_name), (other, None)])
+    spark.sql(f"UPDATE lake.ns.named SET {', '.join(f'{n} = {v}' for n, v in zip(names, values, strict=True))}")
+    assert found() == [expected]
+    taken = (
+        f"SELECT explode(array(1L, 2L)) AS id, {', '.join(f'{v} AS {n}' for n, v in zip(names, values, strict=True))}"
+    )
+    source = f"({taken} FROM (SELECT named_struct('a', 1, 'b', 2) AS st) AS given)"
+    table.spark.update({"n.x": "NULL", "l": "NULL"})
+    spark.sql(
+        f"MERGE INTO lake.ns.named t USING {source} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * "
+        "WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert found() == [expected, expected]
+    for value, left in (("NULL", [None, None]), (f"if(t.id = 1, NULL, {turned})", [None, {"a": 10, "b": None}])):
+        spark.sql(
+            "MERGE INTO lake.ns.named t USING (SELECT 3L AS id) s ON t.id = s.id "
+            f"WHEN NOT MATCHED BY SOURCE THEN UPDATE SET st = {value}"
+        )
+        assert [row[0] for row in found()] == left
 
 
 def test_what_an_insert_takes_is_taken(spark: Any, table: icecore.Table) -> None:

@@ -49,16 +49,19 @@ public class LakeChanges {
   private final SparkSession session;
   private final LogicalPlan plan;
   private final PartialFunction planned;
+  private final LakeAssignments given;
   private final String options;
 
   /**
-   * `planned` puts rows in the place of our tables, in the source of a merge and in subqueries; `options` are those that
-   * the command gives the table that it changes.
+   * `planned` puts rows in the place of our tables, in the source of a merge and in subqueries; `given` has the values
+   * that are set; `options` are those that the command gives the table that it changes.
    */
-  public LakeChanges(SparkSession session, LogicalPlan plan, PartialFunction planned, Map options) {
+  public LakeChanges(
+      SparkSession session, LogicalPlan plan, PartialFunction planned, LakeAssignments given, Map options) {
     this.session = session;
     this.plan = plan;
     this.planned = planned;
+    this.given = given;
     this.options = LakeCalls.text(options);
   }
 
@@ -141,7 +144,7 @@ public class LakeChanges {
       ArrayList path = new ArrayList();
       addPath(a.key(), path);
       names[i] = path.toArray();
-      values[i] = column(a.value(), target);
+      values[i] = column(given.next(a), target);
     }
     return new Object[][] {names, values};
   }

@@ -3,6 +3,7 @@ package icecore;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -62,8 +63,9 @@ public class LakeRule extends Rule {
   /** The command, once the table knows what it asks for; all go on as a DELETE, as Spark asks tables for nothing else. */
   private LogicalPlan change(LogicalPlan plan, LogicalPlan target, LakeTable table) {
     if (plan instanceof DeleteFromTable && ((DeleteFromTable) plan).condition().equals(MADE_ALREADY)) return plan;
-    LakeAssignments.check(session);
-    table.change(new LakeChanges(session, plan, new Swap(session), relation(target).options().asCaseSensitiveMap()));
+    LakeAssignments assigned = LakeAssignments.of(session);
+    Map options = relation(target).options().asCaseSensitiveMap();
+    table.change(new LakeChanges(session, plan, new Swap(session), assigned, options));
     return new DeleteFromTable(target, MADE_ALREADY);
   }
 
