@@ -56,7 +56,7 @@ check: $(TOOLS)
 	$(BIN)/lint-imports --no-cache
 
 # make fault and make fuzz draw new dice each time and print their seed: SEED=7 repeats a run, SECONDS=60 makes it
-# shorter, FAULT= and FUZZ= give what --help says more: FUZZ=--spark has a session of Spark's read and write, too.
+# shorter, FAULT= and FUZZ= give what --help says more: FUZZ='--spark connect' has a session of Spark's read and write, too.
 SECONDS ?= 540
 SEED ?= $(shell date +%s)
 DICE := $(SEED)

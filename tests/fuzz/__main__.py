@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import re
 import sys
@@ -27,7 +28,8 @@ def main() -> int:
     parser.add_argument("--findings", type=int, default=1, help="how many findings end the run (default: 1)")
     parser.add_argument("--no-shrink", action="store_true", help="findings are told with all of their steps")
     parser.add_argument("--known", default="^$", help="findings that match this regular expression are only counted")
-    parser.add_argument("--spark", action="store_true", help="a session of Spark's reads and writes the table, too")
+    text = "a session of Spark's reads and writes the table, too: a classic one, or of Spark Connect"
+    parser.add_argument("--spark", nargs="?", const="classic", choices=tuple(SESSIONS), help=text)
     arguments = parser.parse_args()
     try:
         with running_jvm() as jvm, _session(arguments.spark) as spark:
@@ -37,12 +39,7 @@ def main() -> int:
         return 2
 
 
-@contextmanager
-def _session(is_wanted: bool) -> Iterator[Any]:
-    """A local session; None where none is wanted."""
-    if not is_wanted:
-        yield None
-        return
+def _classic() -> Any:
     import spark_jvm
 
     from icecore.spark import session
@@ -50,7 +47,35 @@ def _session(is_wanted: bool) -> Iterator[Any]:
     spark_jvm.set_options()
     spark_jvm.load_before()
     spark_jvm.remember_classes()
-    found = session("icecore-fuzz", spark__sql__shuffle__partitions=2)
+    return session("icecore-fuzz", spark__sql__shuffle__partitions=2)
+
+
+def _connect() -> Any:
+    """With a server of its own, on any free port."""
+    import spark_jvm
+    from pyspark.sql import SparkSession
+
+    import icecore
+
+    spark_jvm.set_options()
+    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_TESTING="1")
+    # Where the zone is not set, a task of a stream is not told what it is.
+    settings = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
+    found = SparkSession.builder.remote("local[2]").config(map=settings).getOrCreate()
+    icecore.spark.register(found)
+    return found
+
+
+SESSIONS = {"classic": _classic, "connect": _connect}
+
+
+@contextmanager
+def _session(kind: str | None) -> Iterator[Any]:
+    """A local session; None where none is wanted."""
+    if kind is None:
+        yield None
+        return
+    found = SESSIONS[kind]()
     try:
         yield found
     finally:
@@ -63,7 +88,7 @@ def _run(jvm: Jvm, spark: Any, a: argparse.Namespace) -> int:
     number, known, said = 0, list[str](), began
     while time.monotonic() - began < a.seconds and findings < a.findings:
         seed = a.walk or f"{a.seed}/{number}"
-        steps = steps_of(seed, a.steps, a.only, by_spark=a.spark)
+        steps = steps_of(seed, a.steps, a.only, by_spark=a.spark is not None)
         out = walk(jvm, seed, steps, print if a.walk else None, spark)
         number, done = number + 1, done + out.done
         refused, verbs = refused + out.refused, verbs + out.verbs
@@ -86,7 +111,7 @@ def _run(jvm: Jvm, spark: Any, a: argparse.Namespace) -> int:
 
 
 def _tell(jvm: Jvm, spark: Any, out: Outcome, a: argparse.Namespace) -> None:
-    options = f"{f' --only {a.only!r}' if a.only else ''}{' --spark' if a.spark else ''}"
+    options = f"{f' --only {a.only!r}' if a.only else ''}{f' --spark {a.spark}' if a.spark else ''}"
     print(f"\nfinding, --walk {out.seed} --steps {a.steps}{options}", flush=True)
     least = out if a.no_shrink else shrunk(jvm, out, spark)
     print("\n".join(least.said))

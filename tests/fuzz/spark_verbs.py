@@ -9,7 +9,7 @@ from typing import Any
 from .filters import Row, spark_literal
 from .model import Model
 from .ours_rows import appending, overwriting, overwriting_partitions
-from .spark_checks import named_catalog
+from .spark_checks import has_catalogs, named_catalog
 from .verbs import Act, verb
 from .world import ID, NAME, World
 
@@ -140,6 +140,8 @@ def write_format(world: World) -> Act | None:
 @verb(2)
 def sql(world: World) -> Act | None:
     """INSERT, DELETE, UPDATE or MERGE of Spark SQL, of main."""
+    if not has_catalogs(world):
+        return None
     rows = _changed_and_new(world, "main")
     others = [c for c in world.model.plain if c.key != ID]
     if rows is None or not others:
