@@ -12,17 +12,22 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
-import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableInfo;
+import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.collection.immutable.Seq;
 
 /** A catalog of Python as one of Spark's. Each use of a name asks again, so that the answer is of that moment. */
-public class LakeCatalog implements TableCatalog, SupportsNamespaces {
+public class LakeCatalog implements StagingTableCatalog, ProcedureCatalog, SupportsNamespaces {
   private static final String SETTING = "spark.sql.catalog.";
 
   private String name;
@@ -134,7 +139,7 @@ public class LakeCatalog implements TableCatalog, SupportsNamespaces {
     return (Map) found.get(0);
   }
 
-  // What Python does
+  // What Python does. Where no table can be staged, Spark asks for a drop of one that is to be replaced.
 
   public Table createTable(Identifier identifier, StructType schema, Transform[] partitions, Map properties) {
     throw refused("CREATE TABLE", "catalog.create_table(...)");
@@ -144,12 +149,49 @@ public class LakeCatalog implements TableCatalog, SupportsNamespaces {
     throw refused("CREATE TABLE", "catalog.create_table(...)");
   }
 
+  public Table createTableLike(Identifier identifier, TableInfo info, Table like) {
+    throw refused("CREATE TABLE ... LIKE", "catalog.create_table(name, table.schema(), ...)");
+  }
+
+  public StagedTable stageCreate(Identifier identifier, Column[] columns, Transform[] partitions, Map properties) {
+    throw refused("CREATE TABLE", "catalog.create_table(...)");
+  }
+
+  public StagedTable stageReplace(Identifier identifier, Column[] columns, Transform[] partitions, Map properties) {
+    throw refused("REPLACE TABLE", "catalog.replace_table(...)");
+  }
+
+  public StagedTable stageCreateOrReplace(
+      Identifier identifier, Column[] columns, Transform[] partitions, Map properties) {
+    throw refused("CREATE OR REPLACE TABLE", "catalog.create_or_replace_table(...)");
+  }
+
   public Table alterTable(Identifier identifier, TableChange[] changes) {
+    for (int i = 0; i < changes.length; i++) {
+      if (changes[i] instanceof TableChange.SetProperty) {
+        throw refused("ALTER TABLE ... SET TBLPROPERTIES", "table.set_properties(...)");
+      }
+      if (changes[i] instanceof TableChange.RemoveProperty) {
+        throw refused("ALTER TABLE ... UNSET TBLPROPERTIES", "table.remove_properties(...)");
+      }
+    }
     throw refused("ALTER TABLE", "table.update_schema(), update_spec() or transaction()");
   }
 
   public boolean dropTable(Identifier identifier) {
     throw refused("DROP TABLE", "catalog.drop_table(...)");
+  }
+
+  public boolean purgeTable(Identifier identifier) {
+    throw refused("DROP TABLE ... PURGE", "catalog.purge_table(...)");
+  }
+
+  public UnboundProcedure loadProcedure(Identifier identifier) {
+    return new Procedure(refused("CALL", "a call of table.spark, table.maintenance or the table"));
+  }
+
+  public Identifier[] listProcedures(String[] namespace) {
+    return new Identifier[0];
   }
 
   public void renameTable(Identifier from, Identifier to) {
@@ -170,6 +212,27 @@ public class LakeCatalog implements TableCatalog, SupportsNamespaces {
 
   private RuntimeException refused(String what, String call) {
     return new UnsupportedOperationException(name + ": " + what + " is not done by SQL here, " + call + " of Python does it");
+  }
+
+  /** What refuses when it is called: of a failure to load one Spark does not say the reason. */
+  private static class Procedure implements UnboundProcedure {
+    private final RuntimeException refusal;
+
+    Procedure(RuntimeException refusal) {
+      this.refusal = refusal;
+    }
+
+    public String name() {
+      return "none";
+    }
+
+    public String description() {
+      return "none";
+    }
+
+    public BoundProcedure bind(StructType given) {
+      throw refusal;
+    }
   }
 
   /** A name in a list of them. */

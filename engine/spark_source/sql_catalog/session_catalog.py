@@ -92,13 +92,27 @@ class CatalogAnswers(Answers):
         else:
             other = other_rows(self.session, self.catalog, shown, identifier)
             if other is None:
+                self._check_no_reference(identifier)
                 return json.dumps(None)
             if chosen != AsOf():
-                raise ValidationError(f"AS OF is of tables, found at {dotted(identifier)}")
+                raise ValidationError(
+                    f"AS OF is of tables, found at {dotted(identifier)}; icecore.spark.catalog takes a catalog.at(...) "
+                    "of a position or time, too"
+                )
             made = other
         return self.plugin.table(made.facts, JavaFunction(made.answers.apply))
 
+    def _check_no_reference(self, identifier: Identifier) -> None:
+        """Raises ValidationError for a branch or tag in the words that Iceberg's own catalog has for it in Spark."""
+        kind, _, ref = identifier[-1].partition("_")
+        if kind in ("branch", "tag") and ref and len(identifier) > 2 and self.catalog.table_exists(identifier[:-1]):
+            table = ".".join([self.name, *identifier[:-1]])
+            written = f", and written as {table} WITH ('branch' = '{ref}')" if kind == "branch" else ""
+            raise ValidationError(f"a {kind} is read as {table} VERSION AS OF '{ref}'{written}")
+
     def _names(self, namespace: Identifier) -> list[str]:
+        if not namespace:
+            return []
         self.catalog.load_namespace_properties(namespace)
         both = (*self.catalog.list_tables(namespace), *self.catalog.list_views(namespace))
         return sorted(identifier[-1] for identifier in both)
