@@ -10,7 +10,13 @@ from attrs import define, evolve
 from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import CommitConflictError, NoSuchNamespaceError, NoSuchTableError, ValidationError
+from icecore.engine.errors import (
+    CommitConflictError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationError,
+)
 from icecore.engine.events.event import Provenance, is_view_stream
 from icecore.engine.joint_commit.joint_commit import CommitTargets, Part, commit_jointly, dry_run_jointly
 from icecore.engine.joint_commit.joint_tables import TableChange
@@ -94,12 +100,19 @@ class _Restoration:
     def of_name(self, name: Identifier) -> list[Part]:
         """The parts of the table or view that had a name then, else of the one that has it now.
 
-        Raises NoSuchTableError.
+        Raises NoSuchTableError, TableAlreadyExistsError where another one has its name now.
         """
         stream = self.then.streams.get(name) or self.now.streams.get(name)
         if stream not in self.then.by_stream:
             raise NoSuchTableError(f"there was no table or view {dotted(name)!r} at position {self.position}")
         assert stream is not None, "what had a name had a stream"
+        before = self.then.by_stream[stream]
+        taken = self.now.streams.get(before, stream)
+        if taken != stream:
+            raise TableAlreadyExistsError(
+                f"{'View' if is_view_stream(taken) else 'Table'} already exists: {dotted(before)}, another one than at "
+                f"position {self.position}: rename or drop it first, or restore its namespace, which drops newer ones"
+            )
         return self._parts({stream}, set())
 
     def _parts(self, streams: set[str], namespaces: set[Identifier]) -> list[Part]:

@@ -125,8 +125,13 @@ def test_it_is_about_a_name_a_namespace_or_all(catalog: icecore.Catalog) -> None
     assert ids_of(catalog.load_table("b.kept")) == [] and catalog.load_namespace_properties("b") == {"owner": "ann"}
     catalog.drop_table("ns.t")
     make_table(catalog)
-    with pytest.raises(TableAlreadyExistsError):
+    with pytest.raises(
+        TableAlreadyExistsError, match=r"already exists: ns\.t, another one than at .* rename or drop it"
+    ):
         catalog.restore(then, table="ns.t")
+    catalog.rename_table("ns.t", "ns.newer")
+    catalog.restore(then, table="ns.t")
+    assert catalog.list_tables("ns") == [("ns", "newer"), ("ns", "t")]
     time = store_of(catalog).event_at(then).recorded_at_ms
     moment = f"{time // 1000}"
     with pytest.raises(ValidationError, match="must be milliseconds"):
