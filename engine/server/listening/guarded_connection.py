@@ -25,6 +25,8 @@ REST_BYTES = 1024 * 1024
 """What may still come of a request that was answered before it was whole."""
 MOST_PIPELINED = 64
 """The requests of a connection that wait for the answers to those before them; what follows is not read."""
+BESIDE_A_BYTE = 6
+"""The bytes for each of a body: one that comes alone has the length of its chunk and two ends of lines with it."""
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -85,8 +87,8 @@ class PlainParser(HttpRequestParser):
 class GuardedConnection(HttpToolsProtocol):
     """A connection that is cut off unless a request's head comes in time, and the rest of one that was refused.
 
-    `_beside` are the bytes of a request that are not of its body: its head, and what parts and follows a body that
-    comes in chunks, which may be as long again.
+    `_beside` are the bytes of a request that are not of its body: its head, and what follows a body that comes in
+    chunks, or parts it beyond what chunks need.
     """
 
     parser: PlainParser
@@ -145,7 +147,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A part of a body."""
-        self._beside -= 2 * len(body)
+        self._beside = max(0, self._beside - BESIDE_A_BYTE * len(body))
         if not self._is_full:
             super().on_body(body)
 

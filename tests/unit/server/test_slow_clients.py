@@ -103,7 +103,8 @@ def test_what_is_beside_a_body_is_limited(catalog: icecore.Catalog, begun: bytes
         with contextlib.suppress(ConnectionError):
             said = ending(client)
         assert said == b"" or said.startswith(status or b"never")
-        whole = b"".join(b"1\r\n%c\r\n" % c for c in b'{"namespace": ["ns"]}') + b"0\r\n\r\n"
+        body = b'{"namespace": ["ns"], "properties": {"k": "%s"}}' % (b"v" * 50_000)
+        whole = b"".join(b"1\r\n%c\r\n" % c for c in body) + b"0\r\n\r\n"
         assert connected(rest, IN_CHUNKS + whole).recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
