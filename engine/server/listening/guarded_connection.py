@@ -158,7 +158,7 @@ class GuardedConnection(HttpToolsProtocol):
         self._is_whole = True
         self._beside = 0
         if not self.cycle.response_complete:
-            self.server_state.waiting.pop(self, None)
+            self._wait_for_server()
         elif self._due is not None:
             # What was refused has ended, and the client's next request may follow.
             self._unexpect()
@@ -187,7 +187,7 @@ class GuardedConnection(HttpToolsProtocol):
         """The client took enough of its answer."""
         super().resume_writing()
         if not self.cycle.response_complete:
-            self.server_state.waiting.pop(self, None)
+            self._wait_for_server()
 
     def _cut_off(self) -> None:
         """Ends what is too long: in words, unless an answer is under way."""
@@ -208,6 +208,10 @@ class GuardedConnection(HttpToolsProtocol):
     def _wait_for_client(self) -> None:
         if self in self.connections and not self.pipeline:
             self.server_state.waiting[self] = None
+
+    def _wait_for_server(self) -> None:
+        if not self.flow.write_paused:
+            self.server_state.waiting.pop(self, None)
 
     def _expect_head(self) -> None:
         self._due = self.loop.call_later(self.server_state.head_s, self.transport.abort)

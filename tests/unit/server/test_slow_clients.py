@@ -115,22 +115,35 @@ def test_of_requests_one_after_the_other_no_more_wait_than_may(rest: RestClient)
         assert ending(client).count(b"HTTP/1.1 200 ") == guarded_connection.MOST_PIPELINED + 1
 
 
-def test_who_does_not_read_its_answer_goes_first(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever came next was turned away in its place."""
+@pytest.mark.parametrize("asks_again", [False, True])
+def test_who_does_not_read_its_answer_goes_first(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, asks_again: bool
+) -> None:
+    """Whoever came next was turned away in its place, also where it asks for more meanwhile."""
     catalog.create_namespace("ns")
     table = catalog.create_table("ns.t", parse_schema("id long"))
     for n in range(16):
         table.set_properties({"k": f"{n}" * 2**20})
     stuck, real = threading.Event(), guarded_connection.GuardedConnection.pause_writing
+    again, whole = threading.Event(), guarded_connection.GuardedConnection.on_message_complete
 
     def pause_writing(connection: guarded_connection.GuardedConnection) -> None:
         real(connection)
         stuck.set()
 
+    def on_message_complete(connection: guarded_connection.GuardedConnection) -> None:
+        whole(connection)
+        if stuck.is_set():
+            again.set()
+
     monkeypatch.setattr(guarded_connection.GuardedConnection, "pause_writing", pause_writing)
+    monkeypatch.setattr(guarded_connection.GuardedConnection, "on_message_complete", on_message_complete)
     sent = b"GET /v1/events?after=0 HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
     with served(catalog, ServerSettings(most_connections=1)) as rest, connected(rest, sent) as silent:
         assert stuck.wait(60)
+        if asks_again:
+            silent.sendall(HEAD + b"\r\n")
+            assert again.wait(60)
         assert rest.get("/v1/config").status == 200
         assert len(ending(silent)) < 16 * 2**20
 
