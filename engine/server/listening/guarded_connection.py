@@ -204,6 +204,7 @@ class GuardedConnection(HttpToolsProtocol):
         """Lets what is not answered yet go unanswered; of several requests uvicorn thinks of the last alone."""
         for cycle in self._open:
             cycle.disconnected = True
+            cycle.message_event.set()
 
     def _wait_for_client(self) -> None:
         if self in self.connections and not self.pipeline:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 import itertools
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,3 +117,17 @@ def test_who_does_not_read_holds_nobody_up_and_a_token_that_ends_ends_its_stream
         assert list(itertools.islice((x for x in lines if x == b":\n"), 2)) == [b":\n"] * 2
         tokens.revoke("follower")
         assert set(lines) <= {b":\n", b"\n"}
+
+
+def test_who_is_gone_follows_no_more_also_after_it_asked_for_more(catalog: icecore.Catalog) -> None:
+    """Of several requests of a connection that ended only the last one was woken: the stream went on to nobody."""
+    catalog.create_namespace("ns")
+    head = b"GET /v1/%s HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    with served(catalog, ServerSettings(most_followers=1, heartbeat_s=0.02)) as rest:
+        with socket.create_connection(("127.0.0.1", rest.port), timeout=60) as gone:
+            gone.sendall(head % b"events" + head % b"config")
+            assert gone.recv(65536).startswith(b"HTTP/1.1 200 ")
+            assert rest.get("/v1/at/1/events?after=0").status == 429
+        deadline = time.monotonic() + 60
+        while rest.get("/v1/at/1/events?after=0").status == 429:
+            assert time.monotonic() < deadline
