@@ -99,6 +99,11 @@ class GuardedConnection(HttpToolsProtocol):
     _rest = 0
     _is_full = False
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether an answer to all of a request is under way, which the client takes or not."""
+        return self._is_whole and bool(self._open)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """A client connected."""
         super().connection_made(transport)

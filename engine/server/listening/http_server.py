@@ -117,7 +117,7 @@ class HttpServer(uvicorn.Server):
         impatient.cancel()
 
     async def _abort_stuck(self) -> None:
-        """Cuts off clients that don't take their answers, or don't end their requests, once they had time to."""
+        """Cuts off who takes no more of an answer, or has not taken its end, or ended its request, in time."""
         waiting: dict[asyncio.Transport, int] = {}
         while True:
             sizes = {c.transport: c.transport.get_write_buffer_size() for c in self.server_state.connections}
@@ -127,4 +127,5 @@ class HttpServer(uvicorn.Server):
             waiting = sizes
             await asyncio.sleep(self.patience_s)
             for connection in list(self.server_state.waiting):
-                connection.transport.abort()
+                if not connection.is_answered:
+                    connection.transport.abort()

@@ -7,16 +7,21 @@ import gzip
 import logging
 import socket
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rest_client import RestClient, served
 
 import icecore
 from icecore.engine.evolution.schema_text import parse_schema
+from icecore.engine.server import application
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant
 from icecore.engine.server.listening import guarded_connection
 from icecore.engine.server.server_settings import ServerSettings
+from icecore.engine.server.wire.answer import Answer
+from icecore.engine.server.wire.endpoint import Endpoint
 
 
 def connected(rest: RestClient, sent: bytes = b"") -> socket.socket:
@@ -146,6 +151,29 @@ def test_who_does_not_read_its_answer_goes_first(
             assert again.wait(60)
         assert rest.get("/v1/config").status == 200
         assert len(ending(silent)) < 16 * 2**20
+
+
+def test_who_still_takes_its_answer_when_the_server_ends_gets_all_of_it(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is made in parts, as a long plan is, was cut off after the time in which nothing may be taken."""
+    parts = Endpoint("GET", "/namespaces", lambda _: Answer(200, (b"x" * 2**16 for _ in range(512))))
+    monkeypatch.setattr(application, "OPERATIONS", (parts,))
+
+    def slowly(client: socket.socket) -> int:
+        size, pauses = 0, iter([0.05] * 16)
+        while more := len(client.recv(2**18)):
+            size += more
+            time.sleep(next(pauses, 0))
+        return size
+
+    with ThreadPoolExecutor(1) as reader:
+        with served(catalog, ServerSettings(end_s=0.5)) as rest:
+            client = connected(rest, b"GET /v1/namespaces HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            assert client.recv(15) == b"HTTP/1.1 200 OK"
+            found = reader.submit(slowly, client)
+        with client:
+            assert found.result() > 2**25
 
 
 def test_what_follows_a_body_is_no_header(rest: RestClient, catalog: icecore.Catalog) -> None:
