@@ -67,9 +67,14 @@ def _holder(call: Call, token: str) -> Principal:
         return tokens.principal(token)
     except AuthenticationTimeoutError:
         found, secret = tokens.known(token), _basic_secret(call.headers.get("authorization", ""))
-        if secret is None or tokens.principal(secret).token_id != found.token_id:
+        if secret is None or not _is_of(found, tokens.principal(secret)):
             raise
         return found
+
+
+def _is_of(made: Principal, client: Principal) -> bool:
+    """Whether a client can ask for such a token: not for that of another user that its own client speaks for too."""
+    return made.token_id == client.token_id and f" via {made.name}".endswith(f" via {client.name}")
 
 
 def _user(token: str) -> str | None:

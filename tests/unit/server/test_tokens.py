@@ -281,15 +281,18 @@ def test_a_client_whose_token_has_expired_gets_another(
     by_secret, exchange = {"grant_type": "client_credentials"}, {"grant_type": EXCHANGE}
     told = exchanged(f"{token_id}:{secret}", **by_secret).json
     got = told["access_token"]
+    eve, _ = tokens.derive(tokens.principal(secret), 3_600_000, "eve via ann")
     now[0] += 3_601_000
+    adam, _ = tokens.derive(tokens.principal(secret), 3_600_000, "adam via ann")
     later = exchanged(f"{token_id}:{secret}", **by_secret).json
     assert (told["expires_in"], later["expires_in"]) == (3600, 3599), "no longer than the secret"
     assert asked(rest, got, "GET", T).error[:2] == (419, "AuthenticationTimeoutException")
     renewed = exchanged(f"{token_id}:{secret}", **exchange, subject_token=got).json["access_token"]
     assert asked(rest, renewed, "GET", T).status == 200
-    wrong = [(f"x:{others}", got), ("x:y", got), (f"{token_id}:{secret}", "z")]
+    assert exchanged(f"{token_id}:{secret}", **exchange, subject_token=eve).status == 200
+    wrong = [(f"x:{others}", got), ("x:y", got), (f"{token_id}:{secret}", "z"), (f"x:{adam}", eve), (f"x:{adam}", got)]
     refused = [exchanged(shown, **exchange, subject_token=subject) for shown, subject in wrong]
-    assert [(r.status, r.json["error"]) for r in refused] == [(400, "invalid_request")] * 3
+    assert [(r.status, r.json["error"]) for r in refused] == [(400, "invalid_request")] * 5
     now[0] += access_tokens.KEPT_MS
     exchanged(f"x:{others}", **by_secret)
     assert asked(rest, got, "GET", T).error[:2] == (401, "NotAuthorizedException"), "it is known no more"
