@@ -101,8 +101,8 @@ class GuardedConnection(HttpToolsProtocol):
 
     @property
     def is_answered(self) -> bool:
-        """Whether an answer to all of a request is under way, which the client takes or not."""
-        return self._is_whole and bool(self._open)
+        """Whether an answer to a whole request is under way, which the client takes or not."""
+        return len(self._open) > (not self._is_whole)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """A client connected."""
@@ -212,7 +212,7 @@ class GuardedConnection(HttpToolsProtocol):
             cycle.message_event.set()
 
     def _wait_for_client(self) -> None:
-        if self in self.connections and not self.pipeline:
+        if self in self.connections and not self.is_answered:
             self.server_state.waiting[self] = None
 
     def _wait_for_server(self) -> None:

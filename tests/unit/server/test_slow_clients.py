@@ -19,6 +19,7 @@ from icecore.engine.server import application
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant
 from icecore.engine.server.listening import guarded_connection
+from icecore.engine.server.resources import configuration
 from icecore.engine.server.server_settings import ServerSettings
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.endpoint import Endpoint
@@ -151,6 +152,25 @@ def test_who_does_not_read_its_answer_goes_first(
             assert again.wait(60)
         assert rest.get("/v1/config").status == 200
         assert len(ending(silent)) < 16 * 2**20
+
+
+def test_who_waits_for_its_last_answer_of_several_does_not_go(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once all before it were answered it was taken for a client that asks for nothing."""
+    end = threading.Event()
+    held = Endpoint("GET", "/namespaces", lambda _: Answer(200, b"{}" if end.wait(60) else b""))
+    monkeypatch.setattr(application, "OPERATIONS", (*configuration.ENDPOINTS, held))
+    sent = HEAD + b"\r\nGET /v1/namespaces HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
+    with served(catalog, ServerSettings(most_connections=2)) as rest, connected(rest, sent) as busy:
+        assert busy.recv(65536).startswith(b"HTTP/1.1 200 ")
+        with connected(rest) as idle, connected(rest):
+            idle.settimeout(10)
+            try:
+                assert ending(idle) == b""
+            finally:
+                end.set()
+            assert ending(busy).startswith(b"HTTP/1.1 200 ")
 
 
 def test_who_still_takes_its_answer_when_the_server_ends_gets_all_of_it(
