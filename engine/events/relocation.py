@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NO_LOCATIONS = frozenset(
     {
         *("identifier", "namespace", "default-namespace", "ref-name", "name", "removals", "columns"),
-        *("from", "to", "metadata-folders"),
+        *("from", "to", "folders-outside"),
         *("doc", "summary", "sql"),
         *("initial-default", "write-default"),
     }
@@ -43,8 +43,8 @@ class Relocation:
     """One move or clone: `source` and `target` are folders as `file://` locations.
 
     It concerns the events before `position`, which is that of its own. With `shares_data` the content files stay where
-    they are, and only what follows from the log has a new place. `folders` are others of metadata, with their new
-    places: those of a clone's tables which are outside of `source`.
+    they are, and only what follows from the log has a new place. `folders` are those that tables of a clone write into
+    and which are outside of `source`, with their new places; content files that are there stay.
     """
 
     position: int
@@ -56,12 +56,16 @@ class Relocation:
     @classmethod
     def from_dict(cls, obj: Mapping[str, Any], position: int) -> Relocation:
         """The relocation of the payload of a move or clone, whose event has that position."""
-        folders = tuple(sorted(obj.get("metadata-folders", {}).items()))
+        folders = tuple(sorted(obj.get("folders-outside", {}).items()))
         return cls(position, obj["from"], obj["to"], obj.get("shares-data", False), folders)
 
     def mapping(self) -> LocationMapping:
         """Leads locations of the old folders, in all ways of writing them, to the new ones."""
         return _mapping(((self.source, self.target), *self.folders))
+
+    def content_mapping(self) -> LocationMapping:
+        """Leads those of content files to the new folder, where they do not stay."""
+        return _mapping(() if self.shares_data else ((self.source, self.target),))
 
 
 @frozen
@@ -80,7 +84,7 @@ class Relocations:
             return cls()
         try:
             return cls(tuple(Relocation(*step) for step in stored_json(text, list, "the note of relocations")))
-        except TypeError as e:
+        except (TypeError, ValueError) as e:
             raise CorruptLogError(f"the note of relocations can't be read: {e}") from e
 
     def to_json(self) -> str:
@@ -115,7 +119,7 @@ class Relocations:
 
         for step in self.steps:
             if not step.shares_data:
-                entries = moved_entries(entries, step.mapping())
+                entries = moved_entries(entries, step.content_mapping())
         return entries
 
 

@@ -51,10 +51,10 @@ def clone_warehouse(
     reads those of the original, writes new ones in its own folder, and deletes none of the original's. It loses those
     that the original deletes: when it expires snapshots, and files that were compacted with them, purges a table, or is
     moved. Tables outside of the warehouse's folder are read-only in the clone, and so is data that tables inside have
-    elsewhere; metadata that these have elsewhere lies in the clone's folder. After a crash the same call resumes, with
-    what was copied already. A dry run says what would be done.
+    elsewhere; their metadata, and what is written for them, lies in the clone's folder. After a crash the same call
+    resumes, with what was copied already. A dry run says what would be done.
 
-    Raises ValidationError where the folder can't be cloned into or from, or metadata lies elsewhere among other files,
+    Raises ValidationError where the folder can't be cloned into or from, or metadata lies around a table elsewhere,
     WarehouseLockedError where another process clones there, CommitConflictError where files of the original are deleted
     again and again meanwhile, StorageError, and ForeignCommitError.
     """

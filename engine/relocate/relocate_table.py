@@ -163,7 +163,7 @@ class _Making:
         metadata = self.state.metadata
         elsewhere = f"{self.mapping.resolve(metadata.location)}/data"
         source = self.repository.storage_of(self.state)
-        return MovedDeletes(metadata, self.mapping, source, self.target, elsewhere)
+        return MovedDeletes(metadata, self.step.content_mapping(), source, self.target, elsewhere)
 
     @property
     def folder(self) -> str:

@@ -101,7 +101,7 @@ class Relocating:
     def outcome(self) -> RelocatedWarehouse:
         """The result that it would have; nothing is done. Raises ValidationError as `run`."""
         tables, views = self._states()
-        self._folders = self._metadata_folders((*tables, *views))
+        self._folders = self._folders_elsewhere((*tables, *views))
         needs = [n for _, n in self._needs(tables)]
         return RelocatedWarehouse(
             self.folder.root,
@@ -116,8 +116,8 @@ class Relocating:
         """Appends the events and builds the read models, then writes the files that follow.
 
         Raises CommitConflictError where another process relocated it meanwhile, ForeignCommitError where another
-        engine's commit can't be adopted or lacks files, ValidationError where metadata can't be told from data outside
-        of the folder, StorageError; the warehouse is as it was then.
+        engine's commit can't be adopted or lacks files, ValidationError where metadata can't be told from tables
+        outside of the folder, StorageError; the warehouse is as it was then.
         """
         # Before a look at them: a claim of a version that was left behind must not lead to the former folder, nor one
         # of a clone to files of its original.
@@ -128,7 +128,7 @@ class Relocating:
             raise ForeignCommitError(problems[0].text)
         tables, views = self._states()
         states: list[TableState | ViewState] = [*tables, *views]
-        self._folders = self._metadata_folders(states)
+        self._folders = self._folders_elsewhere(states)
         head, step = self.store.head(), self.step
         made: dict[str, RelocatedTable] = {}
         for state, needs in self._needs(tables):
@@ -203,38 +203,41 @@ class Relocating:
         return is_inside(self.step.mapping().resolve(location), self.folder.opened)
 
     def _outside(self, states: Iterable[TableState | ViewState]) -> set[str]:
-        """The folders of tables and views that stay where they are."""
-        return {f for s in states for f in _folders_of(s) if not self._is_own(f)}
+        """The folders of tables and views that the original has elsewhere."""
+        return {f for s in states for f in _folders_of(s) if not self._is_own(f)} | {old for old, _ in self._folders}
 
-    def _metadata_folders(self, states: Sequence[TableState | ViewState]) -> tuple[tuple[str, str], ...]:
-        """The folders elsewhere that have or had metadata of tables and views inside, with their places in a clone.
+    def _folders_elsewhere(self, states: Sequence[TableState | ViewState]) -> tuple[tuple[str, str], ...]:
+        """The folders elsewhere that tables and views inside write to, or did metadata, with their places in a clone.
 
-        Raises ValidationError where other files lie there too, which stay where they are.
+        Raises ValidationError where metadata lies around a table that stays where it is. Data around one is only read.
         """
-        found, stay = dict[str, str](), set[str]()
+        metadata, data, stay = dict[str, str](), dict[str, str](), set[str]()
         for state in states if self.kind == ev.WAREHOUSE_CLONED else ():
-            m, folders = state.metadata, _folders_of(state)
+            m = state.metadata
             if self._is_shared(state):
-                stay |= folders
+                stay |= _folders_of(state)
                 continue
-            own = metadata_folder(m.location, m.properties)
-            stay |= folders - {own} if own != _data_folder(state) else folders
             files = (row["location"] for row in self.store.rows(MODELS, "files_of", stream=state.stream))
-            for outside in sorted(f for f in {own, *(f.rpartition("/")[0] for f in files)} if not self._is_own(f)):
-                path = local_path(outside)
-                place = f"{self.step.mapping().resolve(m.location)}/metadata"
-                found.setdefault(outside if path is None else f"file://{path}", place)
-        for folder in found:
-            if other := next((f for f in sorted(stay) if is_inside(f, folder)), None):
+            written = {metadata_folder(m.location, m.properties), *(f.rpartition("/")[0] for f in files)}
+            for name, found, folders in (("metadata", metadata, written), ("data", data, {_data_folder(state)})):
+                for outside in sorted(f for f in folders if not self._is_own(f)):
+                    path = local_path(outside)
+                    place = f"{self.step.mapping().resolve(m.location)}/{name}"
+                    found.setdefault(outside if path is None else f"file://{path}", place)
+        for folder in {**data, **metadata}:
+            other = next((f for f in sorted(stay) if is_inside(f, folder)), None)
+            if other is not None and folder in metadata:
                 raise ValidationError(
-                    f"metadata that a clone has to have for itself is in {folder}, and other files, which stay where "
-                    f"they are, in {other}: it can't be cloned"
+                    f"metadata that a clone has to have for itself is in {folder}, and a table, which stays where it "
+                    f"is, in {other}: it can't be cloned"
                 )
-        return tuple(sorted(found.items()))
+            if other is not None:
+                del data[folder]
+        return tuple(sorted((data | metadata).items()))
 
     def _copy_statistics(self, tables: Iterable[TableState], step: Relocation) -> None:
         """Copies what lies beside metadata in other folders than the warehouse's, and follows from no event."""
-        for state in tables:
+        for state in (s for s in tables if step.folders and s.purged_at is None):
             m = state.metadata
             with self._noting(state.identifier):
                 paths = [
@@ -256,7 +259,7 @@ class Relocating:
         payload: dict[str, Any] = {"from": step.source, "to": step.target}
         if self.kind == ev.WAREHOUSE_CLONED:
             payload |= self._new_identity(step, shared)
-            payload |= {"metadata-folders": dict(step.folders)} if step.folders else {}
+            payload |= {"folders-outside": dict(step.folders)} if step.folders else {}
         self.store.execute(MODELS, "put_warehouse", key=ROOT, value=step.target)
         self._append_one(transaction, ev.CATALOG_STREAM, self.kind, payload)
         for stream, table in made.items():

@@ -367,8 +367,8 @@ class Repository:
         """
         if self.location_rules.is_any:
             self.locations.check_so_far(before, after)
-        self.storage_of(after).check_writable(after.metadata.location)
         folders = [metadata_folder(s.metadata.location, s.metadata.properties) for s in (before, after) if s]
+        self.storage_of(after).check_writable(after.metadata.location, folders[-1])
         if len(set(folders)) == len(folders):
             self.storage_of(after).list(folders[-1])
 

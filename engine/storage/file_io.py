@@ -106,13 +106,13 @@ class Storage:
         """The storage of locations that another mapping resolves first."""
         return evolve(self, mapping=mapping.then(self.mapping)) if mapping.prefixes else self
 
-    def check_writable(self, location: str) -> None:
-        """Raises MovedWarehouseError for a location that the warehouse must not write to."""
+    def check_writable(self, *locations: str) -> None:
+        """Raises MovedWarehouseError for locations of which the warehouse must not write to one."""
         if self.refusal is not None:
             raise MovedWarehouseError(self.refusal)
-        if self.is_shared(location):
+        if (shared := next(filter(self.is_shared, locations), None)) is not None:
             raise MovedWarehouseError(
-                f"{location} belongs to the warehouse that this one was cloned from: here it is only read"
+                f"{shared} belongs to the warehouse that this one was cloned from: here it is only read"
             )
 
     def is_shared(self, location: str) -> bool:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from budgets import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import icecore
 from icecore.engine.common.location import LocationMapping
+from icecore.engine.errors import CorruptLogError
 from icecore.engine.events.relocated_entries import moved_entries
 from icecore.engine.events.relocation import Relocation, Relocations, moved_prefixes
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
@@ -88,6 +90,14 @@ def test_an_event_is_read_with_the_moves_after_it(moves: list[tuple[int, str, st
     value = {"location": "file:///a/b/x", "list": [{"path": "/lake/x"}, 1, None]}
     text = relocations.location("file:///a/b/x")
     assert relocations.value(value)["location"] == text
+
+
+def test_notes_of_earlier_releases_are_read() -> None:
+    steps = (Relocation(3, "file:///a", "file:///b", True), Relocation(4, "file:///b", "file:///c"))
+    old = '[[3, "file:///a", "file:///b", true], [4, "file:///b", "file:///c", false]]'
+    assert Relocations.of(old) == Relocations(steps)
+    with pytest.raises(CorruptLogError, match="can't be read"):
+        Relocations.of('[[3, "file:///a", "file:///b", true, ["x"]]]')
 
 
 STEPS = st.lists(

@@ -164,7 +164,7 @@ def test_two_clones_to_one_folder(lake: Path) -> None:
 def test_metadata_and_data_elsewhere_stay_as_the_original_has_them(
     lake: Path, tmp_path: Path, metadata_only: bool
 ) -> None:
-    """A clone has metadata of its own, in its own folder; data that lies elsewhere it reads, and writes none there."""
+    """A clone writes into its own folder for them, and reads what lies elsewhere."""
     outside, new = tmp_path / "outside", tmp_path / "new"
     moved = {"write.metadata.path": str(outside / "m")}
     with icecore.open(lake) as catalog:
@@ -180,19 +180,27 @@ def test_metadata_and_data_elsewhere_stay_as_the_original_has_them(
         table.append(rows(1, 2))
         table.set_properties({"write.data.path": str(outside / "d")})
         table.delete("id = 1")
+        table = make_table(catalog, "both", properties={"write.data.path": str(outside / "b")})
+        table.append(rows(1, 2))
+        table.set_properties({"write.data.path": f"{outside}/b/data", "write.metadata.path": str(outside / "b")})
+        table.delete("id = 1")
+        make_table(catalog, "purged", properties={"write.metadata.path": str(outside / "p")}).append(rows(1))
+        catalog.load_table("ns.purged").compute_statistics()
+        catalog.drop_table("ns.purged")
+        catalog.purge_table("ns.purged")
     before = digests(outside)
-    icecore.clone_warehouse(lake, new, metadata_only=metadata_only)
+    assert icecore.clone_warehouse(lake, new, metadata_only=metadata_only).problems == ()
     with icecore.open(new) as clone:
         assert clone.verify().problems == ()
-        for name in ("m", "was", "d"):
+        for name in ("m", "was", "d", "both"):
             table = clone.load_table(f"ns.{name}")
             assert ids_of(table) == [2] and local(table.metadata_location).is_relative_to(new), name
             assert peer_ids(new, f"ns.{name}") == [2]
         assert clone.load_table("ns.m").statistics()
-        with pytest.raises(MovedWarehouseError, match="cloned from"):
-            clone.load_table("ns.d").append(rows(3))
-        for name in ("m", "was"):
+        for name in ("m", "was", "d", "both"):
             clone.load_table(f"ns.{name}").append(rows(3))
+        with pytest.raises(MovedWarehouseError, match="cloned from"):
+            clone.load_table("ns.m").set_properties({"write.metadata.path": str(outside / "m")})
         clone.load_view("ns.view").replace("SELECT 2 AS a")
         clone.rebuild()
         assert clone.verify().problems == () and ids_of(clone.load_table("ns.m")) == [2, 3]
@@ -202,6 +210,6 @@ def test_metadata_and_data_elsewhere_stay_as_the_original_has_them(
     assert digests(outside) == before
     with icecore.open(lake) as original:
         assert original.verify().problems == () and ids_of(original.load_table("ns.m")) == [2]
-        original.load_table("ns.m").set_properties({"write.data.path": str(outside / "m")})
-    with pytest.raises(ValidationError, match="other files, which stay where they are"):
+        make_table(original, "stays", location=str(outside / "m" / "t"))
+    with pytest.raises(ValidationError, match="a table, which stays where it is"):
         icecore.clone_warehouse(lake, tmp_path / "newest", metadata_only=metadata_only)
