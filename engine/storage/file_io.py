@@ -59,7 +59,7 @@ def translated(location: str, doing: str, target: str | None = None) -> Iterator
 
 
 T = TypeVar("T")
-FOLDER_TRIES, FOLDERS_KNOWN = 3, 10_000
+FOLDER_TRIES, FOLDERS_KNOWN = 20, 10_000
 GCS_PATIENCE_S = 20
 """How long Google's client tries to reach its service, for 15 minutes else; Amazon's gives up after some seconds."""
 
@@ -228,6 +228,9 @@ class Storage:
         if path is not None:
             with translated(location, "make"):
                 self._make_folder(path)
+            while self._made.pop(path, path) is None:
+                # It was asked for, and stays when a file in it is unwritten.
+                path = os.path.dirname(path)
 
     def sync(self, location: str) -> None:
         """Makes a local file that was written through `open_output` durable, its name in its folder too."""
@@ -248,11 +251,13 @@ class Storage:
                 sync_path(path)
 
     def _in_folder(self, path: str, write: Callable[[], T]) -> T:
-        """Writes a file whose folder is made first, and once more where somebody just took it away again."""
+        """Writes a file whose folder is made first, again where somebody just took it or one above it away."""
+        folder = os.path.dirname(path)
         for _ in range(FOLDER_TRIES):
-            self._make_folder(os.path.dirname(path))
             with contextlib.suppress(FileNotFoundError):
+                self._make_folder(folder)
                 return write()
+        self._make_folder(folder)
         return write()
 
     def _make_folder(self, path: str) -> None:

@@ -136,7 +136,9 @@ def test_create_is_exclusive(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["f"]
 
 
-def test_what_was_written_for_nothing_goes_with_the_folders_that_were_made_for_it(tmp_path: Path) -> None:
+def test_what_was_written_for_nothing_goes_with_the_folders_that_were_made_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not with those that were there, or hold something else; who writes into one just then makes it again."""
     storage = Storage()
     for location in ("data/b=1/f", "data/b=2/f", "data/b=2/kept"):
@@ -146,6 +148,10 @@ def test_what_was_written_for_nothing_goes_with_the_folders_that_were_made_for_i
     assert sorted(p.name for p in (tmp_path / "data").rglob("*")) == ["b=2", "kept"]
     Storage().unwrite(str(tmp_path / "data/b=2/kept"))
     assert (tmp_path / "data/b=2").is_dir(), "another made it"
+    storage.make_folder(str(tmp_path / "asked" / "for"))
+    storage.write_atomic(str(tmp_path / "asked" / "for" / "b=1" / "f"), b"x")
+    storage.unwrite(str(tmp_path / "asked" / "for" / "b=1" / "f"))
+    assert os.listdir(tmp_path / "asked") == ["for"] and os.listdir(tmp_path / "asked" / "for") == []
     lost: list[str] = []
 
     class Losing(Storage):
@@ -165,6 +171,17 @@ def test_what_was_written_for_nothing_goes_with_the_folders_that_were_made_for_i
         assert os.path.exists(there) and len(lost) == 2
         lost.clear()
         os.unlink(there)
+    mkdir = os.mkdir
+
+    def losing_above(path: str) -> None:
+        if path.endswith("b=1") and not lost:
+            lost.append(path)
+            os.rmdir(os.path.dirname(path))
+        mkdir(path)
+
+    monkeypatch.setattr(os, "mkdir", losing_above)
+    Storage().create(str(tmp_path / "above" / "b=1" / "f"), b"x")
+    assert lost and (tmp_path / "above" / "b=1" / "f").exists()
 
 
 def test_of_many_creators_one_wins(tmp_path: Path) -> None:
