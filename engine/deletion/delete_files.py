@@ -192,21 +192,27 @@ class _Turns:
                 _note(self.repository, self.event.position, left)
             else:
                 store.execute(MODELS, "end_deletion", position=self.event.position)
-            if not goes_on:
+            if not goes_on and self.event.kind == ev.TABLE_PURGED:
                 self._remove_folders(state)
-            return goes_on
+        if not goes_on and self.event.kind != ev.TABLE_PURGED:
+            # Outside of the lock: there may be as many as there are files, and who writes into one makes it again.
+            self._remove_emptied(state)
+        return goes_on
+
+    def _remove_emptied(self, state: TableState) -> None:
+        """Removes folders of partitions that are empty now, those of an earlier process's turns too."""
+        storage = self.repository.storage_of(state)
+        data = data_folder(state.metadata.location, state.metadata.properties)
+        if storage.local_path(data) is not None and ours(self.repository, storage)(data):
+            for folder in {f.location.rpartition("/")[0] for f in self._files}:
+                storage.remove_emptied(folder, data)
 
     def _remove_folders(self, state: TableState) -> None:
-        """Removes folders that are empty now: the names of partitions tell of a table's rows.
+        """Removes empty folders: the names of partitions tell of a table's rows.
 
-        So is, of a purged table, a version hint that came after the files were found, and is alone in its folder.
+        So is a version hint that came after the files were found, and is alone in its folder.
         """
         storage = self.repository.storage_of(state)
-        if self.event.kind != ev.TABLE_PURGED:
-            data = data_folder(state.metadata.location, state.metadata.properties)
-            for folder in {location.rpartition("/")[0] for location in self.deleted}:
-                storage.remove_emptied(folder, data)
-            return
         if self._is_ours is not None and self._is_ours(f"{state.metadata.location}/{VERSION_HINT}"):
             drop_lone_hint(state, storage)
         for folder in folders_of(state):

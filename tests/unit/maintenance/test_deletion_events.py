@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -55,10 +58,10 @@ def due(catalog: icecore.Catalog) -> list[int]:
 
 def die_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """The deletion of this file, counted from 0, is not made any more."""
-    delete, count = Storage.delete, iter(range(1_000_000))
+    delete, numbers = Storage.delete, count()
 
     def dying(self: Storage, location: str) -> None:
-        if next(count) == number:
+        if next(numbers) == number:
             raise Killed
         delete(self, location)
 
@@ -178,6 +181,38 @@ def test_a_kill_in_the_middle_goes_on_at_the_next_open(
     again = open_again()
     assert not any(p.exists() for p in files) and due(again) == []
     assert ids_of(again.load_table("ns.t")) == [2] and again.verify().ok
+
+
+def test_folders_of_partitions_go_after_the_last_turn(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside of the log's lock, since they may be many; those of turns before a kill too."""
+    table = make_table(catalog, partition_spec=["name"])
+    table.append(rows(1, 2, 3))
+    table.delete("id < 3")
+    table.rewrite_manifests()
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        # Each turn has one file.
+        patch.setattr(delete_files, "time", SimpleNamespace(monotonic=count().__next__))
+        patch.setattr(delete_files, "TURN_S", 2)
+        die_at(patch, 3)
+        table.maintenance.expire_snapshots().older_than(FAR).retain_last(1).commit()
+    [row] = store_of(catalog).rows(MODELS, "deletions_due")
+    assert row["value"].startswith("[3,")
+    remove, locked = Storage.remove_emptied, []
+
+    def noting(self: Storage, folder: str, top: str) -> None:
+        try:
+            with sqlite3.connect(store_of(catalog).path, timeout=0) as other:
+                other.execute("BEGIN IMMEDIATE")
+            other.close()
+        except sqlite3.OperationalError as e:
+            locked.append(e)
+        remove(self, folder, top)
+
+    monkeypatch.setattr(Storage, "remove_emptied", noting)
+    open_again()
+    assert [p.name for p in (local(table.location()) / "data").iterdir()] == ["name=n3"] and not locked
 
 
 def test_the_next_such_call_goes_on_too(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
