@@ -142,7 +142,7 @@ class Relocating:
         with self._remembering(), self.store.write() as transaction:
             if self.store.head() != head:
                 raise CommitConflictError(f"the log {self.store.path} went on meanwhile; try again")
-            places = {*self._outside(states), *((step.source,) if self.shares_data else ())}
+            places = {*self.files.shared, *self._outside(states), *((step.source,) if self.shares_data else ())}
             self._append(transaction, step, made, foreign_views, sorted(places))
             self._relocate_archived(step)
             self._repository.models.replay()
@@ -211,19 +211,25 @@ class Relocating:
 
         Raises ValidationError where metadata lies around a table that stays where it is. Data around one is only read.
         """
-        metadata, data, stay = dict[str, str](), dict[str, str](), set[str]()
+        metadata, former, data, stay = dict[str, str](), dict[str, str](), dict[str, str](), set[str]()
         for state in states if self.kind == ev.WAREHOUSE_CLONED else ():
             m = state.metadata
             if self._is_shared(state):
                 stay |= _folders_of(state)
                 continue
             files = (row["location"] for row in self.store.rows(MODELS, "files_of", stream=state.stream))
-            written = {metadata_folder(m.location, m.properties), *(f.rpartition("/")[0] for f in files)}
-            for name, found, folders in (("metadata", metadata, written), ("data", data, {_data_folder(state)})):
+            kinds = (
+                ("metadata", metadata, {metadata_folder(m.location, m.properties)}),
+                ("metadata", former, {f.rpartition("/")[0] for f in files}),
+                ("data", data, {_data_folder(state)}),
+            )
+            for name, found, folders in kinds:
                 for outside in sorted(f for f in folders if not self._is_own(f)):
                     path = local_path(outside)
                     place = f"{self.step.mapping().resolve(m.location)}/{name}"
                     found.setdefault(outside if path is None else f"file://{path}", place)
+        # Whose metadata is in a folder now has it beside its own, with the version hint: others were there once.
+        metadata = former | metadata
         for folder in {**data, **metadata}:
             other = next((f for f in sorted(stay) if is_inside(f, folder)), None)
             if other is not None and folder in metadata:

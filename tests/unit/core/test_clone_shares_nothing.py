@@ -176,6 +176,7 @@ def test_metadata_and_data_elsewhere_stay_as_the_original_has_them(
         table = make_table(catalog, "was", properties={"write.metadata.path": str(outside / "was")})
         table.append(rows(2))
         table.remove_properties("write.metadata.path")
+        make_table(catalog, "same", properties={"write.metadata.path": str(outside / "was")}).append(rows(2))
         table = make_table(catalog, "d", properties={"write.delete.mode": "merge-on-read"})
         table.append(rows(1, 2))
         table.set_properties({"write.data.path": str(outside / "d")})
@@ -192,21 +193,23 @@ def test_metadata_and_data_elsewhere_stay_as_the_original_has_them(
     assert icecore.clone_warehouse(lake, new, metadata_only=metadata_only).problems == ()
     with icecore.open(new) as clone:
         assert clone.verify().problems == ()
-        for name in ("m", "was", "d", "both"):
+        for name in ("m", "was", "same", "d", "both"):
             table = clone.load_table(f"ns.{name}")
             assert ids_of(table) == [2] and local(table.metadata_location).is_relative_to(new), name
             assert peer_ids(new, f"ns.{name}") == [2]
         assert clone.load_table("ns.m").statistics()
-        for name in ("m", "was", "d", "both"):
+        for name in ("m", "was", "same", "d", "both"):
             clone.load_table(f"ns.{name}").append(rows(3))
-        with pytest.raises(MovedWarehouseError, match="cloned from"):
-            clone.load_table("ns.m").set_properties({"write.metadata.path": str(outside / "m")})
         clone.load_view("ns.view").replace("SELECT 2 AS a")
         clone.rebuild()
         assert clone.verify().problems == () and ids_of(clone.load_table("ns.m")) == [2, 3]
     icecore.move_warehouse(shutil.move(new, tmp_path / "newer"))
-    with icecore.open(tmp_path / "newer") as clone:
-        assert clone.verify().problems == () and ids_of(clone.load_table("ns.m")) == [2, 3]
+    icecore.clone_warehouse(tmp_path / "newer", new)
+    for folder in (tmp_path / "newer", new):
+        with icecore.open(folder) as clone:
+            assert clone.verify().problems == () and ids_of(clone.load_table("ns.m")) == [2, 3]
+            with pytest.raises(MovedWarehouseError, match="cloned from"):
+                clone.load_table("ns.m").set_properties({"write.metadata.path": str(outside / "m")})
     assert digests(outside) == before
     with icecore.open(lake) as original:
         assert original.verify().problems == () and ids_of(original.load_table("ns.m")) == [2]
