@@ -93,8 +93,11 @@ class FileMatches:
     def _in_puffin(self, data: bytes, where: str) -> Iterator[tuple[str, int]]:
         footer = decode_footer(data, where)
         told = [*(blob.to_dict() for blob in footer.blobs), dict(footer.properties)]
-        yield "footer", self.wanted.in_bytes(orjson.dumps(told))
-        yield "blobs", sum(self.wanted.in_bytes(decode_blob(data, blob, where)) for blob in footer.blobs)
+        in_footer = self.wanted.in_bytes(orjson.dumps(told))
+        in_blobs = sum(self.wanted.in_bytes(decode_blob(data, blob, where)) for blob in footer.blobs)
+        yield from (("footer", in_footer), ("blobs", in_blobs))
+        # Bytes between blobs may be those of one that the footer has no more.
+        yield "text", max(0, self.wanted.in_bytes(data) - in_footer - in_blobs)
 
     def _in_manifest(self, data: bytes, where: str) -> int:
         """The bounds, partition values and paths in a manifest, by its own schema where no column is asked for."""

@@ -21,7 +21,7 @@ from icecore.engine.cli.main import cli
 from icecore.engine.errors import NoSuchTableError, ValidationError
 from icecore.engine.forget.find_value import FoundValue
 from icecore.engine.forget.value_matches import Wanted
-from icecore.engine.formats.puffin import Blob, write_puffin
+from icecore.engine.formats.puffin import Blob, decode_footer, with_blobs, write_puffin
 from icecore.engine.log import chain
 from icecore.engine.log.store import EventStore
 
@@ -349,6 +349,9 @@ def test_statistics_are_searched_as_they_are_unpacked(
     (warehouse / "ns" / "t").mkdir(parents=True, exist_ok=True)
     (warehouse / "ns" / "t" / "a.stats").write_bytes(data)
     assert sorted((p.what, p.count) for p in catalog.find_value(NAME).places) == [(("blobs",), 2), (("footer",), 1)]
+    (warehouse / "ns" / "t" / "a.stats").write_bytes(with_blobs(data, decode_footer(data, "a"), ()))
+    if codec is None:
+        assert [(p.what, p.count) for p in catalog.find_value(NAME).places] == [(("text",), 2)], "no blob has it now"
     (warehouse / "ns" / "t" / "a.stats").write_bytes(data[:-4])
     assert len(catalog.find_value("nobody at all").unread) == 1
 
