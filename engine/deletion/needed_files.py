@@ -208,7 +208,7 @@ class Marking:
 
     def _check_unadopted(self, state: TableState) -> None:
         """Raises CommitConflictError where another engine's commit is not in the log: what it needs is not known."""
-        self._repository.check_pointer(state)
+        self._repository.foreign.check(state)
         if is_file_system(state) and state.metadata_location is not None:
             folder, storage = state.metadata_location.rsplit("/", 1)[0], self._repository.storage_of(state)
             if (made := version_after(folder, state.metadata_version, storage)) is not None:

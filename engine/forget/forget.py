@@ -176,7 +176,7 @@ class Forgetter:
                 transaction = stack.enter_context(self.repository.store.write())
                 try:
                     if not (state := self.repository.state(stream)).dropped:
-                        self.repository.check_pointer(state)
+                        self.repository.foreign.check(state)
                 except ForeignCommitError:
                     if not left:
                         raise

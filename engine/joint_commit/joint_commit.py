@@ -7,6 +7,7 @@ parts in a transaction that is rolled back.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -23,7 +24,7 @@ from icecore.engine.joint_commit.rolled_back import without_files
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository.repository import Repository
-from icecore.engine.repository.retry_policy import FOREIGN_ATTEMPTS, RetryPolicy
+from icecore.engine.repository.retry_policy import FOREIGN_ATTEMPTS, RetryPolicy, plans_inside
 from icecore.engine.repository.reused_key import cut_off_call, reused_key
 from icecore.engine.repository.view_repository import ViewRepository
 
@@ -101,7 +102,8 @@ def commit_jointly(
 ) -> tuple[Event, ...]:
     """Makes all changes, in their order, and gives their events; the first one carries the idempotency key.
 
-    Where one part lost a race all are prepared again. `on_commit` is called once they are in the log. No events where
+    Where one part lost a race all are prepared again; from the second race on it alone, inside of the write lock, if
+    that was quick before. `on_commit` is called once they are in the log. No events where
     an earlier call with that key made them already. Raises what the parts raise, ReusedKeyError where that call was for
     other changes; nothing is changed then.
     """
@@ -109,13 +111,14 @@ def commit_jointly(
         _take_answer(desk, parts, done)
         return ()
     foreign: ForeignCommitError | None = None
-    for _ in _retry_policy(desk, parts).attempts():
+    for attempt in _retry_policy(desk, parts).attempts():
+        began = time.monotonic()
         if not all(isinstance(part, OfOneStream) for part in parts):
             desk.repository.foreign.adopt_all_if_changed()
         for part in parts:
             part.prepare(desk)
         try:
-            events = _try(desk, parts, provenance)
+            events = _try(desk, parts, provenance, plans_inside(attempt, began))
         except StaleRemovals:
             foreign = None
             continue
@@ -148,7 +151,7 @@ def _kept_moving(parts: Sequence[Part]) -> CommitConflictError:
     return CommitConflictError(f"the branches of {names} kept moving until no retry was left")
 
 
-def _try(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> tuple[Event, ...]:
+def _try(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance, alone: bool) -> tuple[Event, ...]:
     def write(transaction: WriteTransaction) -> tuple[Event, ...]:
         if (done := desk.repository.already(provenance)) is not None:
             _take_answer(desk, parts, done)
@@ -159,7 +162,7 @@ def _try(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> 
         return tuple(events)
 
     try:
-        events = desk.repository.store.write_with(write)
+        events = desk.repository.store.write_with(write, alone=alone)
     except BaseException:
         # What was read inside may hold events that are rolled back now, as may versions of file system tables.
         desk.views.forget()

@@ -25,7 +25,7 @@ from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold
 from icecore.engine.repository.failed_requirements import last_commit
-from icecore.engine.repository.repository import CommitResult, Repository, TablePart
+from icecore.engine.repository.repository import CommitResult, Prepare, Repository, TablePart
 from icecore.engine.repository.retry_policy import RetryPolicy
 from icecore.engine.spec.updates.requirement import TableRequirement
 
@@ -50,6 +50,7 @@ class TableChange(OfOneStream):
     is_seen: bool = False
     _commands: Sequence[Command] = ()
     _base: TableState | None = None
+    _again: Prepare | None = None
     _requirements: tuple[TableRequirement, ...] = ()
     _result: CommitResult | None = None
 
@@ -72,12 +73,15 @@ class TableChange(OfOneStream):
         if part is not None:
             repository, is_seen, self.is_seen = desk.repository, self.is_seen, False
             self._base = repository.states.known(self.stream) if is_seen else repository.foreign.latest(self.stream)
-            self._commands, self._requirements = part.prepare(self._base), part.requirements
+            self._commands, self._requirements, self._again = part.prepare(self._base), part.requirements, part.prepare
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         if self._base is None:
             return ()
-        result = desk.repository.commit_inside(transaction, self._base, self._commands, provenance, self._requirements)
+        again = self._again if transaction.is_alone else None
+        result = desk.repository.commit_inside(
+            transaction, self._base, self._commands, provenance, self._requirements, again
+        )
         if result.event is None and self.unless_changed is not None:
             raise self.unless_changed()
         self._result = result

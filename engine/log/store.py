@@ -179,16 +179,18 @@ class EventStore(EventReader):
         if request is not None:
             request.is_stored = True
 
-    def write_with(self, body: Callable[[WriteTransaction], Result]) -> Result:
+    def write_with(self, body: Callable[[WriteTransaction], Result], *, alone: bool = False) -> Result:
         """The result of a body in a write transaction, as that of `write`; it may be called in another thread.
 
         What other threads write at the same time may be in the same transaction of SQLite: each is as if it was alone
-        and one came after the other. Returns once it is stored. Raises as `write`, and what the body raises.
+        and one came after the other. One that is `alone` indeed begins with nothing that is not committed. Returns once
+        it is stored. Raises as `write`, and what the body raises.
         """
         self.check_writable()
-        if self.connection().in_transaction:
-            # It would wait for itself: SQLite says that there is one already.
+        # In a transaction it would wait for itself: SQLite says that there is one already.
+        if alone or self.connection().in_transaction:
             with self.write() as transaction:
+                transaction.is_alone = alone
                 return body(transaction)
         self.check_in_place()
         return self.groups.run(body)
@@ -329,6 +331,8 @@ class WriteTransaction:
         # What is done just before COMMIT, when nothing can be refused any more: files are written then.
         self.at_end: list[Callable[[], None]] = []
         self.head = head
+        # Whether nothing of other threads is in it, so that it may read and plan.
+        self.is_alone = False
         store._local.begun_at = begun_at
         self.transaction_id: str | None = None
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, evolve, field, frozen
 
-from icecore.engine.commit.decide import ProduceSnapshot
+from icecore.engine.commit.decide import ProduceSnapshot, StaleRemovals
 from icecore.engine.commit.dry_run import DryRun
 from icecore.engine.common.text import short_repr
 from icecore.engine.data.arrow.sorting import RowOrder
@@ -130,8 +130,9 @@ class Compaction:
         by_path = {t.file.file_path: t for t in tasks}
         later: dict[int | None, set[str]] = {None: set()}
         due: list[tuple[_Written, list[FileScanTask]]] = []
+        groups = list(self.groups)
         try:
-            for i, written in enumerate(self.groups):
+            for i, written in enumerate(groups):
                 live = [by_path[p] for p in written.group.paths if p in by_path]
                 number = written.sequence_number
                 if number is not None and number not in later:
@@ -140,15 +141,20 @@ class Compaction:
                 if live and key != written.key:
                     again = _Written(written.group, key, (), sum(t.file.file_size_in_bytes for t in live))
                     again.sequence_number = snapshot.sequence_number if keeps_number else None
-                    self.groups[i] = again
+                    groups[i] = again
                     due.append((again, live))
                 elif not live:
-                    self.groups[i] = _Written(written.group)
+                    groups[i] = _Written(written.group)
+            at.check_reading(sum(g.size for g, _ in due))
+            self.groups = groups
             if due:
                 written_files = self.writer([live for _, live in due], metadata, at.storage, self.options, self.order)
                 for (group, _), files in zip(due, written_files, strict=True):
                     group.added = files
             return self._command(at, by_path)
+        except StaleRemovals:
+            # Nothing was changed: what was written is of use to the next attempt.
+            raise
         except BaseException:
             for f in (f for g in self.groups for f in g.added):
                 with contextlib.suppress(IcecoreError):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import evolve, field, frozen
 
-from icecore.engine.commit.decide import Command
+from icecore.engine.commit.decide import Command, StaleRemovals
 from icecore.engine.metadata.fold import TableState
+from icecore.engine.properties.table_properties import MIB
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
@@ -17,6 +18,9 @@ from icecore.projections.plan.planning import Planning
 
 if TYPE_CHECKING:
     from icecore.projections.plan.planner import Planner
+
+LOCKED_BYTES = 32 * MIB
+"""The bytes of data files that a plan may read while others wait for the write lock."""
 
 
 @frozen
@@ -41,6 +45,11 @@ class PlanContext:
     def head(self, branch: str) -> Snapshot | None:
         """The snapshot at the branch's head, as `TableMetadata.head_for_commit`. Raises NoSuchSnapshotError."""
         return self.state.metadata.head_for_commit(branch)
+
+    def check_reading(self, size: int) -> None:
+        """Raises StaleRemovals inside of the write lock, where so many bytes are read before it is taken."""
+        if size > LOCKED_BYTES and self.repository.store.connection().in_transaction:
+            raise StaleRemovals
 
 
 class Action(Protocol):

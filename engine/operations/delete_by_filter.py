@@ -44,11 +44,12 @@ class DeleteByFilter:
         snapshot = read_snapshot(at, self.target.branch, self.base)
         if check:
             check.read(self.row_filter)
+        tasks = [] if snapshot is None else at.planner.tasks(at.state, snapshot, self.row_filter, at.metadata.schema())
+        self.before.use(at.metadata)
+        # What was read and written already is kept then.
+        at.check_reading(sum(t.file.file_size_in_bytes for t in tasks if _is_new(t, self.before)))
         with discarding_on_error(at, effects, self.before):
-            if snapshot is not None:
-                tasks = at.planner.tasks(at.state, snapshot, self.row_filter, at.metadata.schema())
-                self.before.use(at.metadata)
-                _remove_selected(at, tasks, effects, self.before)
+            _remove_selected(at, tasks, effects, self.before)
             if check:
                 check.touched(effects.touched, vectors=effects.by_position)
             return produce(at, self.target, self.added, effects)
@@ -59,6 +60,11 @@ def read_snapshot(at: PlanContext, branch: str, base: CommitBase | None) -> Snap
     if base is None:
         return at.head(branch)
     return None if base.base_snapshot_id is None else at.state.metadata.find_snapshot(base.base_snapshot_id)
+
+
+def _is_new(task: FileScanTask, before: ReusableFiles) -> bool:
+    """Whether the file has to be read."""
+    return task.residual != TRUE and task_key(task) not in before.selected
 
 
 def _remove_selected(

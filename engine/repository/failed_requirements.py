@@ -1,9 +1,9 @@
-"""The messages of commits that lost a race: what did not hold, and the commit that changed it."""
+"""Commits that lost a race: commands that are prepared again, messages of what did not hold and of who changed it."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from icecore.engine.errors import CommitFailedError, MissingArchiveError
@@ -35,15 +35,25 @@ def failure(store: EventStore, state: TableState, requirement: TableRequirement,
     return f"{text} in {dotted(state.identifier)}{by}"
 
 
-def decided(store: EventStore, state: TableState, commands: Iterable[Command], context: Context) -> Decision:
-    """The decision on a state; CommitFailedError, for a command that was made for an older one, names the last commit.
+def decided(
+    store: EventStore,
+    state: TableState,
+    commands: Sequence[Command],
+    context: Context,
+    again: Callable[[TableState], Sequence[Command]] | None = None,
+) -> tuple[Sequence[Command], Decision]:
+    """The decision on a state, and the commands that it is of: those that `again` prepares for stale ones, if it may.
 
-    Raises as `decide`.
+    CommitFailedError, for a command that was made for an older state, names the last commit. Raises as `decide`.
     """
-    from icecore.engine.commit.decide import decide
+    from icecore.engine.commit.decide import StaleRemovals, decide
 
     try:
-        return decide(state.metadata, commands, context)
+        return commands, decide(state.metadata, commands, context)
+    except StaleRemovals:
+        if again is None:
+            raise
+        return decided(store, state, again(state), context)
     except CommitFailedError as e:
         raise CommitFailedError(
             f"{e} in {dotted(state.identifier)}; its last commit is {last_commit(store, state)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,7 +24,6 @@ from icecore.engine.log.read_models import ReadModels, dotted
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold, metadata_folder
 from icecore.engine.metadata.materialize_mode import is_manual, writes_again
-from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.replay.states import States
 from icecore.engine.replay.table_states import TABLES, TableStates
 from icecore.engine.repository.failed_requirements import decided, failure, last_commit
@@ -198,19 +198,20 @@ class Repository:
     ) -> CommitResult:
         """Decides on the latest state and appends the event; after a lost race it is prepared again on the new state.
 
+        After a second one that is done inside of the write lock, where the branch can't move, if it was quick before.
         `with_it` appends what belongs to the commit, inside of the write lock; it may raise StaleRemovals. Raises
         CommitConflictError, ValidationError, NoSuchTableError, ReusedKeyError; nothing is stored then.
         """
         from icecore.engine.commit.decide import StaleRemovals
-        from icecore.engine.repository.retry_policy import RetryPolicy
+        from icecore.engine.repository.retry_policy import RetryPolicy, plans_inside
 
         attempt, state = 0, self.foreign.latest(stream)
         for attempt in RetryPolicy.of(state.metadata.properties).attempts():
-            if attempt:
-                state = self.foreign.latest(stream)
+            state, began = self.foreign.latest(stream) if attempt else state, time.monotonic()
             commands = prepare(state)
+            again = prepare if plans_inside(attempt, began) else None
             try:
-                result = self._try_commit(state, commands, provenance, requirements, with_it)
+                result = self._try_commit(state, commands, provenance, requirements, with_it, again)
             except (StaleRemovals, ForeignCommitError):
                 continue
             self.files.follow(result.state)
@@ -239,7 +240,7 @@ class Repository:
         except CommitConflictError as e:
             return refused(state.metadata, [*conflicts, *conflicts_of(e)])
         try:
-            self.check_pointer(state)
+            self.foreign.check(state)
         except CommitConflictError as e:
             conflicts.append(str(e))
         context = self._context(max(now_ms(), self.store.head()[2] + 1), state)
@@ -257,18 +258,19 @@ class Repository:
         provenance: Provenance,
         requirements: Sequence[TableRequirement],
         with_it: WithIt | None,
+        again: Prepare | None,
     ) -> CommitResult:
         def write(transaction: WriteTransaction) -> CommitResult:
             done = self.already(provenance)
             if done is not None:
                 self.check_answer(done, base.stream)
                 return CommitResult(self.state(done.stream), done)
-            result = self.commit_inside(transaction, base, commands, provenance, requirements)
+            result = self.commit_inside(transaction, base, commands, provenance, requirements, again)
             if with_it is not None and result.event is not None:
                 result = CommitResult(with_it(transaction, result.state), result.event)
             return result
 
-        result = self.store.write_with(write)
+        result = self.store.write_with(write, alone=again is not None)
         if result.event is not None:
             note_stored(result.event)
         self.states.put(result.state)
@@ -281,8 +283,9 @@ class Repository:
         commands: Sequence[Command],
         provenance: Provenance,
         requirements: Sequence[TableRequirement] = (),
+        again: Prepare | None = None,
     ) -> CommitResult:
-        """Decides on the latest state and appends the event.
+        """Decides on the latest state and appends the event; `again` prepares commands that were made for another.
 
         Raises StaleRemovals besides what `commit` raises: CommitFailedError, NoSuchTableError, ValidationError.
         """
@@ -297,7 +300,7 @@ class Repository:
         for requirement, text in failures(state.metadata, requirements):
             raise CommitFailedError(failure(self.store, state, requirement, text))
         context = self._context(transaction.next_recorded_at_ms(), state)
-        decision = decided(self.store, state, commands, context)
+        commands, decision = decided(self.store, state, commands, context, again)
         if decision.is_empty:
             return CommitResult(state, None)
         given = self.given.of_decision(state, decision)
@@ -305,7 +308,7 @@ class Repository:
         is_behind = not state.pending and standing.written_version < state.stream_version
         if is_behind and (lost := self.files.unwritable_snapshots(state)):
             # No engine could ever read them: what leads out of it takes them along.
-            decision = decided(self.store, state, (*commands, leaving_out(lost)), context)
+            _, decision = decided(self.store, state, (*commands, leaving_out(lost)), context)
         event, after = self._append_decision(transaction, state, context, decision, provenance, given, standing)
         return CommitResult(after, event)
 
@@ -381,10 +384,6 @@ class Repository:
         """Raises ReusedKeyError where the event of an idempotency key is no commit to the stream."""
         if event.stream != stream or event.kind not in (ev.TABLE_COMMITTED, ev.TABLE_ADOPTED, ev.VIEW_COMMITTED):
             raise reused_key(event, self.models.identifier_of(event.stream))
-
-    def check_pointer(self, state: TableState | ViewState) -> None:
-        """Raises ForeignCommitError where another engine moved the pointer behind the log's back."""
-        self.foreign.check(state)
 
     def added_paths(self, event: Event | None) -> frozenset[str]:
         """The content files that a commit added; none of a commit that was not made."""

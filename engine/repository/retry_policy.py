@@ -10,6 +10,8 @@ from attrs import frozen
 
 from icecore.engine.properties.table_properties import MAX_WAIT_MS, MIN_WAIT_MS, NUM_RETRIES, TOTAL_TIMEOUT_MS
 
+LOCKED_S = 5.0
+"""How long a plan may take that is made while others wait for the write lock."""
 FOREIGN_ATTEMPTS = 20
 """How often a change that nothing is written for is tried while another engine keeps changing what it is about."""
 
@@ -59,3 +61,11 @@ class RetryPolicy:
                 return
             time.sleep(wait)
             yield retry + 1
+
+
+def plans_inside(attempt: int, began: float) -> bool:
+    """Whether an attempt that was planned since `began`, of time.monotonic(), may be planned again in the write lock.
+
+    Whoever plans for longer than others commit would lose each race. The first attempt is not worth their waiting.
+    """
+    return attempt > 0 and time.monotonic() - began <= LOCKED_S

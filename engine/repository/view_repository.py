@@ -149,7 +149,7 @@ class ViewRepository:
         state = self.live_state(stream)
         conflicts = []
         try:
-            self.repository.check_pointer(state)
+            self.repository.foreign.check(state)
         except CommitConflictError as e:
             conflicts.append(str(e))
         at = max(now_ms(), self.repository.store.head()[2] + 1)
@@ -170,7 +170,7 @@ class ViewRepository:
     ) -> Event | None:
         """Commits as `commit`, inside of a write transaction that the caller holds; None where nothing changes."""
         state = self.live_state(stream)
-        self.repository.check_pointer(state)
+        self.repository.foreign.check(state)
         check_view_requirements(state.metadata, requirements)
         at = transaction.next_recorded_at_ms()
         accepted = _accepted(state, updates_at(at), at)

@@ -403,11 +403,11 @@ def test_a_rename_looks_the_name_up_in_the_lock(
     other, store = open_again(), store_of(catalog)
     write_with = store.write_with
 
-    def late(body: Callable[[WriteTransaction], Any]) -> Any:
+    def late(body: Callable[[WriteTransaction], Any], **alone: bool) -> Any:
         monkeypatch.setattr(store, "write_with", write_with)
         other.rename_table("ns.t", "ns.away")
         make_table(other, "t").append(rows(5))
-        return write_with(body)
+        return write_with(body, **alone)
 
     monkeypatch.setattr(store, "write_with", late)
     catalog.rename_table("ns.t", "ns.new")

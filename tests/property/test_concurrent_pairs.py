@@ -46,6 +46,19 @@ ops = st.one_of(
     st.tuples(st.just("delete_keys"), st.integers(0, 4)),
     st.tuples(st.just("compact"), filters),
 )
+at_commit = st.one_of(
+    st.tuples(st.just("delete"), filters),
+    st.tuples(st.just("overwrite"), filters, pairs),
+    st.tuples(st.just("upsert"), st.dictionaries(st.integers(0, 4), st.integers(0, 3), min_size=1, max_size=3)),
+    st.tuples(st.just("compact"), filters),
+)
+others = st.one_of(
+    st.tuples(st.just("append"), pairs),
+    st.tuples(st.just("append"), pairs),
+    st.tuples(st.just("delete"), filters),
+    st.tuples(st.just("delete_keys"), st.integers(0, 4)),
+    st.tuples(st.just("compact"), filters),
+)
 
 
 def arrow(rows: list[Row]) -> pa.Table:
@@ -84,13 +97,13 @@ class Step:
                 kept = [r for r in held.elements() if not FILTERS[self.op[1]](r)]
         return Counter([*kept, *self.rows])
 
-    def prepare(self, table: icecore.Table, level: str) -> Callable[[], Any]:
-        """Decides on what the table shows; the answer commits it."""
+    def prepare(self, table: icecore.Table, level: str | None = None) -> Callable[[], Any]:
+        """Decides on what the table shows; the answer commits it. Without a level it is of the rows at commit."""
         if self.kind == "append":
             return lambda: table.append(arrow(self.rows))
         head = table.current_snapshot()
         assert head is not None
-        base: dict[str, Any] = {"base_snapshot_id": head.snapshot_id, "isolation_level": level}
+        base: dict[str, Any] = {"base_snapshot_id": head.snapshot_id, "isolation_level": level} if level else {}
         match self.kind:
             case "delete":
                 return lambda: table.delete(self.op[1], **base)
@@ -205,6 +218,73 @@ def test_the_second_of_two_is_a_conflict_or_a_serial_order(
                 assert "equality" in str(e)
             finally:
                 peer.close()
+
+
+@pytest.mark.parametrize(("version", "mode"), [(2, "copy-on-write"), (2, "merge-on-read"), (3, "merge-on-read")])
+@examples(6, new=60)
+@given(
+    spec=st.sampled_from(SPECS),
+    start=st.lists(pairs, min_size=1, max_size=4),
+    op=at_commit,
+    meanwhile=st.lists(others, min_size=2, max_size=2),
+    merges=st.booleans(),
+)
+def test_an_operation_ends_beside_a_writer_who_is_always_faster(
+    version: int, mode: str, spec: list[str], start: Any, op: Any, meanwhile: Any, merges: bool
+) -> None:
+    """It has its effect upon all that the other committed before each of its attempts, and one retry is enough.
+
+    The other may merge manifests with each commit, so that those which were planned on are gone.
+    """
+    with tempfile.TemporaryDirectory() as folder, icecore.open(folder) as catalog:
+        catalog.create_namespace("ns")
+        properties = {"write.delete.mode": mode, "write.update.mode": mode, "commit.retry.num-retries": "1"}
+        if merges:
+            properties["commit.manifest.min-count-to-merge"] = "2"
+        table = catalog.create_table("ns.t", SCHEMA, partition_spec=spec, format_version=version, properties=properties)
+        held: Counter[Row] = Counter()
+        for number, some in enumerate(start):
+            step = Step(("append", some), 100 * number)
+            step.prepare(table)()
+            held = step.model(held)
+        mine, ids_before = Step(op, 1000), row_ids(table)
+        handle, done = catalog.load_table("ns.t"), list[Step]()
+
+        def commit_first() -> None:
+            done.append(Step(meanwhile[len(done)], 2000 + 100 * len(done)))
+            done[-1].prepare(handle)()
+
+        after = held
+        for number, other in enumerate(meanwhile):
+            after = Step(other, 2000 + 100 * number).model(after)
+            if not mine.possible(version, after):
+                return
+        with before_each_commit(commit_first):
+            mine.prepare(table)()
+        for step in done:
+            held = step.model(held)
+        held = mine.model(held)
+        assert rows_of(table.refresh()) == held, (op, [s.op for s in done])
+        assert catalog.verify().problems == ()
+        now = row_ids(table)
+        assert len(set(now.values())) == len(now)
+        assert all(now[r] == i for r, i in ids_before.items() if r in now)
+
+
+@contextlib.contextmanager
+def before_each_commit(action: Callable[[], Any]) -> Iterator[None]:
+    """Does the action before each attempt to commit, after that was planned, but not before its own."""
+    original, at_it = Repository._try_commit, list[bool]()
+
+    def delayed(self: Repository, *args: Any) -> Any:
+        if not at_it:
+            at_it.append(True)
+            action()
+            at_it.clear()
+        return original(self, *args)
+
+    with unittest.mock.patch.object(Repository, "_try_commit", delayed):
+        yield
 
 
 @contextlib.contextmanager

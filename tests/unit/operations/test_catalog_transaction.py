@@ -61,16 +61,22 @@ def test_one_refused_table_keeps_all_from_changing(
     assert catalog.verify().problems == ()
 
 
-def test_a_lost_race_plans_all_again(catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]) -> None:
-    """What another process added after a delete was asked for is deleted too, and the other table changes once."""
-    a, b = make_table(catalog, "a"), make_table(catalog, "b")
+@pytest.mark.parametrize("races", [1, 9])
+def test_a_lost_race_plans_all_again(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], races: int
+) -> None:
+    """What another process added after a delete was asked for is deleted too, and the other table changes once.
+
+    However often it is faster, one retry is enough.
+    """
+    a, b = make_table(catalog, "a"), make_table(catalog, "b", properties={"commit.retry.num-retries": "1"})
     b.append(rows(1, 2))
     other = open_again().load_table("ns.b")
     raced: list[int] = []
     try_all = joint_commit._try
 
     def racing(*args: object) -> object:
-        if not raced:
+        if len(raced) < races:
             raced.append(1)
             other.append(rows(1, 3))
         return try_all(*args)  # type: ignore[arg-type]
@@ -80,8 +86,8 @@ def test_a_lost_race_plans_all_again(catalog: icecore.Catalog, open_again: Calla
         transaction.table("ns.a").append(rows(7))
         transaction.table("ns.b").delete("id = 1")
         transaction.commit()
-    assert raced == [1]
-    assert (ids_of(a.refresh()), ids_of(b.refresh())) == ([7], [2, 3])
+    assert len(raced) == min(races, 2)
+    assert (ids_of(a.refresh()), ids_of(b.refresh())) == ([7], [2, *[3 for _ in raced]])
     assert len(a.snapshots()) == 1
 
 

@@ -18,7 +18,7 @@ def test_a_branch_that_keeps_moving(
     catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the last attempt the error names the commit that moved the branch, and nothing is stored."""
-    table = make_table(catalog, properties={"commit.retry.num-retries": "1"})
+    table = make_table(catalog, properties={"commit.retry.num-retries": "0"})
     table.append(rows(1, 2))
     other = open_again().load_table("ns.t")
     try_commit = Repository._try_commit
@@ -38,7 +38,7 @@ def test_a_branch_that_keeps_moving(
     added = other.scan("id = 7").plan_files()
     assert f"position {last.position} by somebody else ('nightly load'): append; added " in text
     assert any(t.file.file_path.rsplit("/", 1)[-1] in text for t in added)
-    assert ids_of(table.refresh()) == [1, 2, 7, 7]
+    assert ids_of(table.refresh()) == [1, 2, 7]
 
 
 def test_the_commit_that_changed_what_was_relied_on(catalog: icecore.Catalog) -> None:

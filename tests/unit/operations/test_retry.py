@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from core_tables import ids_of, local, make_table, peer_ids, rows
+from core_tables import ids_of, local, make_table, peer_ids, repository_of, rows
 
 import icecore
 from icecore.engine.errors import CommitConflictError, CommitStateUnknownError, ValidationError
 from icecore.engine.maintenance import rewrite_data_files
-from icecore.engine.operations import delete_by_filter
+from icecore.engine.operations import action, delete_by_filter
 from icecore.engine.operations.copy_on_write import LiveRows
+from icecore.engine.repository import retry_policy
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.retry_policy import RetryPolicy
 
@@ -49,12 +50,15 @@ def losing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], Any]]]
     yield actions
 
 
-def count_calls(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[Any]:
+def count_calls(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, noting: Callable[[], Any] = lambda: None
+) -> list[Any]:
     calls: list[Any] = []
     original = getattr(module, name)
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         calls.append(args[0])
+        noting()
         return original(*args, **kwargs)
 
     monkeypatch.setattr(module, name, counted)
@@ -82,11 +86,24 @@ def test_the_policy_is_that_of_the_properties() -> None:
     assert list(RetryPolicy(9, 1000, 1000, 0).attempts()) == [0]
 
 
-@pytest.mark.parametrize("retries", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("retries", "is_quick", "wins"), [(0, True, False), (1, False, False), (1, True, True), (2, False, True)]
+)
 def test_as_many_retries_as_the_table_says(
-    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], retries: int
+    catalog: icecore.Catalog,
+    open_again: Open,
+    losing: list[Callable[[], Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    retries: int,
+    is_quick: bool,
+    wins: bool,
 ) -> None:
-    """With fewer retries than races it is a conflict that says how often it was tried, else it comes through."""
+    """With fewer retries than races it is a conflict that says how often it was tried, else it comes through.
+
+    No race is lost by a retry whose plan was quick: it is planned again while nobody else can commit.
+    """
+    if not is_quick:
+        monkeypatch.setattr(retry_policy, "LOCKED_S", -1)
     table = make_table(catalog, properties={"commit.retry.num-retries": str(retries), "commit.retry.min-wait-ms": "1"})
     table.append(rows(1))
     other = open_again().load_table("ns.t")
@@ -99,7 +116,7 @@ def test_as_many_retries_as_the_table_says(
         other_append(rows(10 + raced[0]))
 
     losing += [race, race]
-    if retries < 2:
+    if not wins:
         with pytest.raises(CommitConflictError, match=f"during {retries + 1} attempts"):
             table.delete("id = 1")
         assert 1 in ids_of(table.refresh())
@@ -140,6 +157,48 @@ def test_files_that_nobody_touched_are_read_and_written_once(
     assert files_in(table) == files_of(table)
     assert peer_ids(catalog.path) == ids_of(table) if version < 3 else True
     assert catalog.verify().problems == ()
+
+
+@pytest.mark.parametrize("kind", ["delete", "compaction"])
+def test_much_is_read_before_others_have_to_wait(
+    catalog: icecore.Catalog,
+    open_again: Open,
+    losing: list[Callable[[], Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    """What came meanwhile is read outside of the write lock where it is too much; what was written stays of use."""
+    monkeypatch.setattr(action, "LOCKED_BYTES", 0)
+    table = make_table(catalog, format_version=3, properties={"write.delete.mode": "merge-on-read"})
+    for _ in range(2):
+        table.append(rows(1, 2, 3))
+    other, locked = open_again().load_table("ns.t"), list[bool]()
+    connection = repository_of(catalog).store.connection()
+    of_delete = kind == "delete"
+    count_calls(
+        monkeypatch,
+        delete_by_filter if of_delete else rewrite_data_files,
+        "select_rows" if of_delete else "write_group",
+        lambda: locked.append(connection.in_transaction),
+    )
+
+    def race(change: Callable[[], Any]) -> Callable[[], Any]:
+        def run() -> None:
+            losing.insert(0, lambda: None)
+            before = len(locked)
+            change()
+            del locked[before:]
+
+        return run
+
+    losing += [race(lambda: other.append(rows(1, 2))), race(lambda: other.delete("id = 3"))]
+    if of_delete:
+        table.delete("id = 1")
+    else:
+        table.rewrite_data_files(options={"rewrite-all": "true"})
+    assert ids_of(table) == ([2, 2, 2] if of_delete else [1, 1, 1, 2, 2, 2])
+    assert locked and not any(locked)
+    assert files_in(table) == files_of(table)
 
 
 def test_a_commit_that_is_given_up_leaves_no_file(
