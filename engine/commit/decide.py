@@ -27,7 +27,7 @@ from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.metadata.requirements import requirements_for
 from icecore.engine.metadata.write_audit_publish import is_staged
 from icecore.engine.properties.string_properties import string_properties
-from icecore.engine.spec.content_file import DataFileContent
+from icecore.engine.spec.content_file import DataFileContent, ManifestContent
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Operation, Snapshot, SnapshotRef, SnapshotRefType
 from icecore.engine.spec.updates.metadata_update import stored_updates
@@ -49,9 +49,10 @@ class ProduceSnapshot:
     """Makes a snapshot on a branch from added entries and removals.
 
     `is_planned` says that added delete files and removals were planned on the head `base_snapshot_id`; where the head
-    has moved since, the command has to be planned again. `clusterings` put live entries into other manifests.
-    `summary` holds extra properties. A command that changes nothing and has no properties makes no snapshot. One that
-    is staged for audit moves no branch.
+    has moved since, the command has to be planned again, unless it `outlives_appends`, as what no other data file makes
+    a difference to, and nothing else was done to files. `clusterings` put live entries into other manifests. `summary`
+    holds extra properties. A command that changes nothing and has no properties makes no snapshot. One that is staged
+    for audit moves no branch.
     """
 
     operation: Operation
@@ -62,6 +63,7 @@ class ProduceSnapshot:
     clusterings: tuple[Clustering, ...] = ()
     is_planned: bool = False
     base_snapshot_id: int | None = None
+    outlives_appends: bool = False
     summary: Mapping[str, str] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -265,8 +267,19 @@ class _Deciding:
             raise ValidationError(f"{command.branch!r} is a tag; commits go to branches")
         parent = self.metadata.head_for_commit(command.branch)
         if command.is_planned and (parent.snapshot_id if parent else None) != command.base_snapshot_id:
-            raise StaleRemovals
+            base = self.metadata.snapshots_by_id.get(command.base_snapshot_id or 0)
+            if not command.outlives_appends or base is None or not self._is_base_and_appends(base, parent):
+                raise StaleRemovals
         return parent
+
+    def _is_base_and_appends(self, base: Snapshot, head: Snapshot | None) -> bool:
+        """Whether the head has all manifests of the base with live files, and besides these none with delete files.
+
+        Then the files of the base and their deletes are as they were, whichever commits led to that.
+        """
+        before = {m.manifest.manifest_path for m in self._list(base) if m.manifest.has_live_files}
+        now = {m.manifest.manifest_path: m.manifest.content for m in self._list(head) if m.manifest.has_live_files}
+        return before <= now.keys() and all(now[path] is ManifestContent.DATA for path in now.keys() - before)
 
     def _list(self, parent: Snapshot | None) -> tuple[ListedManifest, ...]:
         if parent is None:

@@ -168,7 +168,7 @@ class Compaction:
             self.result = RewriteResult()
             return None
         effects = FileEffects(False, gone=sorted(by_path), added=added)
-        command = produce(at, self.target, (), effects, Operation.REPLACE)
+        command = evolve(produce(at, self.target, (), effects, Operation.REPLACE), outlives_appends=True)
         deletes = sum(len(r.removed) for r in command.removals) - len(by_path)
         size = sum(g.size for g in self.groups)
         self.result = RewriteResult(len(by_path), len(added), size, deletes)

@@ -171,7 +171,7 @@ def test_much_is_read_before_others_have_to_wait(
     monkeypatch.setattr(action, "LOCKED_BYTES", 0)
     table = make_table(catalog, format_version=3, properties={"write.delete.mode": "merge-on-read"})
     for _ in range(2):
-        table.append(rows(1, 2, 3))
+        table.append(rows(1, 2, 3, 4))
     other, locked = open_again().load_table("ns.t"), list[bool]()
     connection = repository_of(catalog).store.connection()
     of_delete = kind == "delete"
@@ -191,12 +191,13 @@ def test_much_is_read_before_others_have_to_wait(
 
         return run
 
-    losing += [race(lambda: other.append(rows(1, 2))), race(lambda: other.delete("id = 3"))]
+    losing += [race(lambda: other.append(rows(1, 2))) if of_delete else race(lambda: other.delete("id = 4"))]
+    losing += [race(lambda: other.delete("id = 3"))]
     if of_delete:
         table.delete("id = 1")
     else:
         table.rewrite_data_files(options={"rewrite-all": "true"})
-    assert ids_of(table) == ([2, 2, 2] if of_delete else [1, 1, 1, 2, 2, 2])
+    assert ids_of(table) == ([2, 2, 2, 4, 4] if of_delete else [1, 1, 2, 2])
     assert locked and not any(locked)
     assert files_in(table) == files_of(table)
 
@@ -268,6 +269,75 @@ def test_groups_that_nobody_touched_are_compacted_once(
     assert len(written) == 4, "three partitions, one of them again"
     assert (result.rewritten_data_files, result.added_data_files) == (6, 3)
     assert files_in(table) == files_of(table)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "holds"),
+    {
+        "append": True,
+        "two appends": True,
+        "rollback and append": True,
+        "append, and delete of it": True,
+        "append that merges manifests": False,
+        "delete of a file": False,
+        "delete by position": False,
+        "delete by key": False,
+        "compaction": False,
+        "rewrite of manifests": False,
+        "rollback": False,
+    }.items(),
+)
+def test_a_compaction_outlives_appends(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], meanwhile: str, holds: bool
+) -> None:
+    """It needs no second attempt where others added data files, and has one where they did anything else to files."""
+    table = make_table(catalog, format_version=3, properties={"write.delete.mode": "merge-on-read"})
+    for start in (0, 10, 20):
+        table.append(rows(start, start + 1))
+    table.delete("id = 0")
+    if "merges" in meanwhile:
+        table.set_properties({"commit.manifest.min-count-to-merge": "2"})
+    before = ids_of(table)
+    snapshot_ids = [s.snapshot_id for s in table.snapshots()]
+    other = open_again().load_table("ns.t")
+    do: dict[str, list[Callable[[], Any]]] = {
+        "two appends": [lambda: other.append(rows(40)), lambda: other.append(rows(41))],
+        "rollback and append": [
+            lambda: other.append(rows(50)),
+            lambda: other.manage_snapshots().rollback_to_snapshot(snapshot_ids[-1]).commit(),
+            lambda: other.append(rows(40)),
+        ],
+        "append, and delete of it": [lambda: other.append(rows(50, 51)), lambda: other.delete("id >= 50")],
+        "delete of a file": [lambda: other.delete("id < 2")],
+        "delete by position": [lambda: other.delete("id = 10")],
+        "delete by key": [lambda: other.delete_keys(rows(10).select(["id"]), ["id"])],
+        "compaction": [lambda: other.rewrite_data_files(options={"rewrite-all": "true"})],
+        "rewrite of manifests": [lambda: other.rewrite_manifests()],
+        "rollback": [lambda: other.manage_snapshots().rollback_to_snapshot(snapshot_ids[-2]).commit()],
+    }
+    came = {
+        "append": [40],
+        "two appends": [40, 41],
+        "rollback and append": [40],
+        "append that merges manifests": [40],
+        "rollback": [0],
+    }
+    gone = {"delete of a file": [1], "delete by position": [10], "delete by key": [10]}
+    tries: list[int] = []
+
+    def race() -> None:
+        changes = do.get(meanwhile, [lambda: other.append(rows(40))])
+        losing[:0] = [lambda: None for _ in changes]
+        for change in changes:
+            change()
+        losing[:0] = [lambda: tries.append(1)]
+
+    losing.append(race)
+    table.rewrite_data_files(options={"rewrite-all": "true"})
+    assert len(tries) == (0 if holds else 1)
+    assert ids_of(table) == sorted({*before, *came.get(meanwhile, [])} - {*gone.get(meanwhile, [])})
+    assert files_in(table) == files_of(table)
+    assert catalog.verify().problems == ()
 
 
 def test_data_of_a_refused_commit_goes(catalog: icecore.Catalog, open_again: Open) -> None:
