@@ -275,11 +275,12 @@ class _Deciding:
     def _is_base_and_appends(self, base: Snapshot, head: Snapshot | None) -> bool:
         """Whether the head has all manifests of the base with live files, and besides these none with delete files.
 
-        Then the files of the base and their deletes are as they were, whichever commits led to that.
+        Then the files of the base, their deletes and the ids of their rows are as they were, whichever commits led to
+        that.
         """
-        before = {m.manifest.manifest_path for m in self._list(base) if m.manifest.has_live_files}
-        now = {m.manifest.manifest_path: m.manifest.content for m in self._list(head) if m.manifest.has_live_files}
-        return before <= now.keys() and all(now[path] is ManifestContent.DATA for path in now.keys() - before)
+        before = {m.listing for m in self._list(base) if m.manifest.has_live_files}
+        now = {m.listing: m.manifest.content for m in self._list(head) if m.manifest.has_live_files}
+        return before <= now.keys() and all(now[place] is ManifestContent.DATA for place in now.keys() - before)
 
     def _list(self, parent: Snapshot | None) -> tuple[ListedManifest, ...]:
         if parent is None:

@@ -33,7 +33,7 @@ from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.engine.storage.file_io import Storage
 
 _SEQUENCE_NUMBER = ENTRY_SCHEMA.get_field_index("sequence_number")
-_Key = tuple[tuple[str, tuple[FileKey, ...]], ...]
+_Key = tuple[tuple[str, int | None, tuple[FileKey, ...]], ...]
 
 
 @frozen
@@ -196,10 +196,11 @@ class Compaction:
 
 
 def _group_key(tasks: Sequence[FileScanTask], later: Collection[str]) -> _Key:
-    """The files read and the deletes on them, but for `later` ones, which apply to the new files too."""
+    """The files read, with their row ids and the deletes on them, but for `later` ones, which apply to the new ones."""
     return tuple(
         (
             t.file.file_path,
+            t.file.first_row_id,
             tuple(sorted((d.file_path, d.content_offset) for d in t.delete_files if d.file_path not in later)),
         )
         for t in tasks

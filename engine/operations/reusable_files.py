@@ -18,13 +18,13 @@ from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 
 FileKey = tuple[str, int | None]
-TaskKey = tuple[str, tuple[FileKey, ...], Expression]
+TaskKey = tuple[str, int | None, tuple[FileKey, ...], Expression]
 
 
 def task_key(task: FileScanTask) -> TaskKey:
-    """A key that is equal for tasks with the same rows: the path, the deletes on it, and the residual."""
+    """A key that is equal for tasks with the same rows: the path, the ids of rows, the deletes, and the residual."""
     deletes = sorted(((d.file_path, d.content_offset) for d in task.delete_files), key=lambda k: (k[0], k[1] or 0))
-    return task.file.file_path, tuple(deletes), task.residual
+    return task.file.file_path, task.file.first_row_id, tuple(deletes), task.residual
 
 
 def table_shape(metadata: TableMetadata) -> tuple[Any, ...]:

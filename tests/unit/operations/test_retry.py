@@ -340,6 +340,36 @@ def test_a_compaction_outlives_appends(
     assert catalog.verify().problems == ()
 
 
+@pytest.mark.parametrize("change", ["compaction", "compaction of some", "delete"])
+def test_rows_keep_the_ids_that_they_got_meanwhile(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], change: str
+) -> None:
+    """The first commit after an upgrade to v3 gives row ids to what is there; what was planned before knows none."""
+    table = make_table(catalog, format_version=2, properties={"write.delete.mode": "copy-on-write"})
+    for start in (1, 3):
+        table.append(rows(start, start + 1))
+    table.rewrite_manifests()
+    table.upgrade(3)
+    other, ids = open_again().load_table("ns.t"), dict[int, int]()
+
+    def row_ids(of: icecore.Table) -> dict[int, int]:
+        found = of.scan(selected_fields=("id", "_row_id")).to_arrow().to_pydict()
+        return dict(zip(found["id"], found["_row_id"], strict=True))
+
+    def race() -> None:
+        losing.insert(0, lambda: None)
+        other.append(rows(5))
+        ids.update(row_ids(other))
+
+    losing.append(race)
+    if change == "delete":
+        table.delete("id = 1")
+    else:
+        table.rewrite_data_files(None if change == "compaction" else "id < 3", options={"rewrite-all": "true"})
+    assert row_ids(table.refresh()) == {i: row_id for i, row_id in ids.items() if i != 1 or change != "delete"}
+    assert files_in(table) == files_of(table)
+
+
 def test_data_of_a_refused_commit_goes(catalog: icecore.Catalog, open_again: Open) -> None:
     """The files of an overwrite that is refused are deleted, of one table and of several; committed ones stay."""
     table = make_table(catalog)
