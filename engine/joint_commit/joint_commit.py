@@ -103,9 +103,9 @@ def commit_jointly(
     """Makes all changes, in their order, and gives their events; the first one carries the idempotency key.
 
     Where one part lost a race all are prepared again; from the second race on it alone, inside of the write lock, if
-    that was quick before. `on_commit` is called once they are in the log. No events where
-    an earlier call with that key made them already. Raises what the parts raise, ReusedKeyError where that call was for
-    other changes; nothing is changed then.
+    that was quick before. `on_commit` is called once they are in the log. No events where an earlier call with that key
+    made them already. Raises what the parts raise, ReusedKeyError where that call was for other changes; nothing is
+    changed then.
     """
     if (done := desk.repository.already(provenance)) is not None:
         _take_answer(desk, parts, done)

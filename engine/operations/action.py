@@ -19,8 +19,9 @@ from icecore.projections.plan.planning import Planning
 if TYPE_CHECKING:
     from icecore.projections.plan.planner import Planner
 
-LOCKED_BYTES = 32 * MIB
-"""The bytes of data files that a plan may read while others wait for the write lock."""
+LOCKED_BYTES = 8 * MIB
+"""The bytes of data files that a plan may read while others wait for the write lock: some seconds where they shrink to
+a tenth on disk, and are all written again."""
 
 
 @frozen

@@ -10,8 +10,11 @@ from attrs import frozen
 
 from icecore.engine.properties.table_properties import MAX_WAIT_MS, MIN_WAIT_MS, NUM_RETRIES, TOTAL_TIMEOUT_MS
 
-LOCKED_S = 5.0
-"""How long a plan may take that is made while others wait for the write lock."""
+LOCKED_S = 2.0
+"""How long a plan may take that is made while others wait for the write lock.
+
+Another engine waits as long as its driver does: that of Java 3 seconds, that of PyIceberg 5.
+"""
 FOREIGN_ATTEMPTS = 20
 """How often a change that nothing is written for is tried while another engine keeps changing what it is about."""
 
