@@ -145,7 +145,7 @@ class Compaction:
                     due.append((again, live))
                 elif not live:
                     groups[i] = _Written(written.group)
-            at.check_reading(sum(g.size for g, _ in due))
+            at.check_reading(sum(g.size for g, _ in due), is_elsewhere=self.writer is not write_groups)
             self.groups = groups
             if due:
                 written_files = self.writer([live for _, live in due], metadata, at.storage, self.options, self.order)

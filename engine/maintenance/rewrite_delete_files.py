@@ -92,9 +92,14 @@ class DeleteRewrite:
         chosen = [t for t in worth_merging(tasks, at.metadata) if self.paths is None or t.file.file_path in self.paths]
         if not chosen:
             return None
+        self._reusable.use(at.metadata)
+        new = [t for t in chosen if task_key(t) not in self._reusable.deletes]
+        # What was written already is kept then.
+        size = sum({d.file_path: d.file_size_in_bytes for t in new for d in t.delete_files}.values())
+        at.check_reading(size, is_elsewhere=self.writer is not write_merged)
         effects = FileEffects(True)
         with discarding_on_error(at, effects, self._reusable):
-            effects.added += self._merged(at, chosen)
+            effects.added += self._merged(at, chosen, new)
             if at.metadata.format_version >= 3:
                 effects.superseded += [f.referenced_data_file for f in effects.added if f.referenced_data_file]
             about: dict[FileKey, set[str]] = defaultdict(set)
@@ -108,11 +113,11 @@ class DeleteRewrite:
         self.result = RewriteResult(removed_delete_files=removed, added_delete_files=len(effects.added))
         return command
 
-    def _merged(self, at: PlanContext, chosen: Sequence[FileScanTask]) -> list[ContentFile]:
-        """The new delete files, but for those that an earlier planning wrote for files unchanged since."""
-        self._reusable.use(at.metadata)
+    def _merged(
+        self, at: PlanContext, chosen: Sequence[FileScanTask], new: Sequence[FileScanTask]
+    ) -> list[ContentFile]:
+        """The delete files of the chosen: `new` ones, and those that an earlier planning wrote for unchanged files."""
         known = [f for t in chosen if (f := self._reusable.deletes.get(task_key(t))) is not None]
-        new = [t for t in chosen if task_key(t) not in self._reusable.deletes]
         written = list(self.writer(new, at.metadata, at.storage)) if new else []
         self._reusable.note_deletes(new, written)
         return [*known, *written]

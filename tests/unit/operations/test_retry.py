@@ -11,12 +11,13 @@ from core_tables import ids_of, local, make_table, peer_ids, repository_of, rows
 
 import icecore
 from icecore.engine.errors import CommitConflictError, CommitStateUnknownError, ValidationError
-from icecore.engine.maintenance import rewrite_data_files
+from icecore.engine.maintenance import rewrite_data_files, rewrite_delete_files
 from icecore.engine.operations import action, delete_by_filter
 from icecore.engine.operations.copy_on_write import LiveRows
 from icecore.engine.repository import retry_policy
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.retry_policy import RetryPolicy
+from icecore.engine.table.table_maintenance import compact, merge_deletes
 
 Open = Callable[[], icecore.Catalog]
 
@@ -199,6 +200,45 @@ def test_much_is_read_before_others_have_to_wait(
         table.rewrite_data_files(options={"rewrite-all": "true"})
     assert ids_of(table) == ([2, 2, 2, 4, 4] if of_delete else [1, 1, 2, 2])
     assert locked and not any(locked)
+    assert files_in(table) == files_of(table)
+
+
+@pytest.mark.parametrize("kind", ["data files", "delete files"])
+def test_nobody_waits_for_what_is_written_elsewhere(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], kind: str
+) -> None:
+    """However little it is: Spark may not even begin with it."""
+    table = make_table(catalog, format_version=2, properties={"write.delete.mode": "merge-on-read"})
+    table.append(rows(1, 2, 3, 4, 5, 6, 7))
+    table.append(rows(8, 9))
+    for gone in (1, 2):
+        table.delete(f"id = {gone}")
+    other, locked = open_again().load_table("ns.t"), list[bool]()
+    connection = repository_of(catalog).store.connection()
+    here: Any = rewrite_data_files.write_groups if kind == "data files" else rewrite_delete_files.write_merged
+
+    def elsewhere(*args: Any) -> Any:
+        locked.append(connection.in_transaction)
+        return here(*args)
+
+    def race(gone: int) -> Callable[[], Any]:
+        def run() -> None:
+            losing.insert(0, lambda: None)
+            other.delete(f"id = {gone}")
+
+        return run
+
+    losing += [race(3), race(4)]
+    if kind == "data files":
+        what: dict[str, Any] = {"row_filter": None, "strategy": "binpack", "sort_order": None}
+        result = compact(
+            table, **what, options={"rewrite-all": "true"}, branch="main", snapshot_properties=None, writer=elsewhere
+        )
+    else:
+        result = merge_deletes(table, options=None, branch="main", snapshot_properties=None, writer=elsewhere)
+    assert locked == [False, False, False]
+    assert result.rewritten_data_files + result.removed_delete_files > 1
+    assert ids_of(table.refresh()) == [5, 6, 7, 8, 9]
     assert files_in(table) == files_of(table)
 
 
