@@ -23,6 +23,7 @@ from icecore.engine.data.arrow.arrow_values import from_array
 from icecore.engine.data.arrow.equality import EqualityKeys
 from icecore.engine.data.arrow.to_arrow import to_arrow
 from icecore.engine.data.read.read_tasks import DeleteCache
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import Event
@@ -67,6 +68,7 @@ class Upsert:
     inserts: bool
     base: CommitBase | None = None
     result: UpsertResult = UpsertResult()
+    _read: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -108,12 +110,17 @@ class Upsert:
         wanted = key_filter(source, self.keys, schema)
         if check and source.num_rows:
             check.read(wanted)
+        tasks: list[FileScanTask] = []
+        if snapshot is not None and source.num_rows:
+            tasks = at.planner.tasks(at.state, snapshot, wanted, schema)
+        # How long the others take is known.
+        at.check_reading(sum(t.file.file_size_in_bytes for t in tasks if t.file.file_path not in self._read))
+        self._read = frozenset(t.file.file_path for t in tasks)
         with discarding_on_error(at, effects):
             matching = _Matching(self, source, at.metadata.format_version)
-            if snapshot is not None and source.num_rows:
-                for task in at.planner.tasks(at.state, snapshot, wanted, schema):
-                    effects.take_chosen(LiveRows(task, at.metadata, at.storage, matching.deletes), matching.changed)
-                effects.write(at, matching.deletes)
+            for task in tasks:
+                effects.take_chosen(LiveRows(task, at.metadata, at.storage, matching.deletes), matching.changed)
+            effects.write(at, matching.deletes)
             if check:
                 check.touched(effects.touched, vectors=effects.by_position)
             new = matching.new_rows()

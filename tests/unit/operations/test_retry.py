@@ -12,7 +12,7 @@ from core_tables import ids_of, local, make_table, peer_ids, repository_of, rows
 import icecore
 from icecore.engine.errors import CommitConflictError, CommitStateUnknownError, ValidationError
 from icecore.engine.maintenance import rewrite_data_files, rewrite_delete_files
-from icecore.engine.operations import action, delete_by_filter
+from icecore.engine.operations import action, delete_by_filter, upsert
 from icecore.engine.operations.copy_on_write import LiveRows
 from icecore.engine.repository import retry_policy
 from icecore.engine.repository.repository import Repository
@@ -200,6 +200,38 @@ def test_much_is_read_before_others_have_to_wait(
         table.rewrite_data_files(options={"rewrite-all": "true"})
     assert ids_of(table) == ([2, 2, 2, 4, 4] if of_delete else [1, 1, 2, 2])
     assert locked and not any(locked)
+    assert files_in(table) == files_of(table)
+
+
+@pytest.mark.parametrize("meanwhile", ["append", "delete"])
+def test_an_upsert_reads_again_what_it_read_quickly(
+    catalog: icecore.Catalog,
+    open_again: Open,
+    losing: list[Callable[[], Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: str,
+) -> None:
+    """It keeps nothing between its attempts: while others wait it reads the files of the one before, and few more."""
+    monkeypatch.setattr(action, "LOCKED_BYTES", 0)
+    table = make_table(catalog, format_version=3, properties={"write.delete.mode": "merge-on-read"})
+    table.append(rows(*range(9)))
+    other, locked = open_again().load_table("ns.t"), list[bool]()
+    connection = repository_of(catalog).store.connection()
+    count_calls(monkeypatch, upsert, "LiveRows", lambda: locked.append(connection.in_transaction))
+
+    def race(number: int) -> Callable[[], Any]:
+        def run() -> None:
+            losing.insert(0, lambda: None)
+            other.append(rows(-number, 9 + number)) if meanwhile == "append" else other.delete(f"id = {number}")
+
+        return run
+
+    losing += [race(1), race(2)]
+    changed = rows(5).set_column(1, "name", [["new"]])
+    assert table.upsert(changed, ["id"]).rows_updated == 1
+    assert table.scan("name = 'new'").to_arrow()["id"].to_pylist() == [5]
+    assert table.scan().to_arrow().num_rows == (13 if meanwhile == "append" else 7)
+    assert any(locked) == (meanwhile == "delete")
     assert files_in(table) == files_of(table)
 
 
