@@ -1,0 +1,117 @@
+"""Changes that are planned in the write lock: what is read there, and what is written before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from core_tables import ids_of, make_table, repository_of, rows
+from lost_races import Open, count_calls, files_in, files_of
+
+import icecore
+from icecore.engine.maintenance import rewrite_data_files, rewrite_delete_files
+from icecore.engine.operations import action, delete_by_filter, upsert
+from icecore.engine.table.table_maintenance import compact, merge_deletes
+
+
+@pytest.mark.parametrize("kind", ["delete", "compaction"])
+def test_much_is_read_before_others_have_to_wait(
+    catalog: icecore.Catalog,
+    open_again: Open,
+    losing: list[Callable[[], Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    """What came meanwhile is read outside of the write lock where it is too much; what was written stays of use."""
+    monkeypatch.setattr(action, "LOCKED_BYTES", 0)
+    table = make_table(catalog, format_version=3, properties={"write.delete.mode": "merge-on-read"})
+    for _ in range(2):
+        table.append(rows(1, 2, 3, 4))
+    other, locked = open_again().load_table("ns.t"), list[bool]()
+    connection = repository_of(catalog).store.connection()
+    of_delete = kind == "delete"
+    count_calls(
+        monkeypatch,
+        delete_by_filter if of_delete else rewrite_data_files,
+        "select_rows" if of_delete else "write_group",
+        lambda: locked.append(connection.in_transaction),
+    )
+
+    def race(change: Callable[[], Any]) -> Callable[[], Any]:
+        def run() -> None:
+            before = len(locked)
+            change()
+            del locked[before:]
+
+        return run
+
+    losing += [race(lambda: other.append(rows(1, 2))) if of_delete else race(lambda: other.delete("id = 4"))]
+    losing += [race(lambda: other.delete("id = 3"))]
+    if of_delete:
+        table.delete("id = 1")
+    else:
+        table.rewrite_data_files(options={"rewrite-all": "true"})
+    assert ids_of(table) == ([2, 2, 2, 4, 4] if of_delete else [1, 1, 2, 2])
+    assert locked and not any(locked)
+    assert files_in(table) == files_of(table)
+
+
+@pytest.mark.parametrize("meanwhile", ["append", "delete"])
+def test_an_upsert_reads_again_what_it_read_quickly(
+    catalog: icecore.Catalog,
+    open_again: Open,
+    losing: list[Callable[[], Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: str,
+) -> None:
+    """It keeps nothing between its attempts: while others wait it reads the files of the one before, and few more."""
+    monkeypatch.setattr(action, "LOCKED_BYTES", 0)
+    table = make_table(catalog, format_version=3, properties={"write.delete.mode": "merge-on-read"})
+    table.append(rows(*range(9)))
+    other, locked = open_again().load_table("ns.t"), list[bool]()
+    connection = repository_of(catalog).store.connection()
+    count_calls(monkeypatch, upsert, "LiveRows", lambda: locked.append(connection.in_transaction))
+
+    if meanwhile == "append":
+        losing += [lambda: other.append(rows(-1, 10)), lambda: other.append(rows(-2, 11))]
+    else:
+        losing += [lambda: other.delete("id = 1"), lambda: other.delete("id = 2")]
+    changed = rows(5).set_column(1, "name", [["new"]])
+    assert table.upsert(changed, ["id"]).rows_updated == 1
+    assert table.scan("name = 'new'").to_arrow()["id"].to_pylist() == [5]
+    assert table.scan().to_arrow().num_rows == (13 if meanwhile == "append" else 7)
+    assert any(locked) == (meanwhile == "delete")
+    assert files_in(table) == files_of(table)
+
+
+@pytest.mark.parametrize("kind", ["data files", "delete files"])
+def test_nobody_waits_for_what_is_written_elsewhere(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], kind: str
+) -> None:
+    """However little it is: Spark may not even begin with it."""
+    table = make_table(catalog, format_version=2, properties={"write.delete.mode": "merge-on-read"})
+    table.append(rows(1, 2, 3, 4, 5, 6, 7))
+    table.append(rows(8, 9))
+    for gone in (1, 2):
+        table.delete(f"id = {gone}")
+    other, locked = open_again().load_table("ns.t"), list[bool]()
+    connection = repository_of(catalog).store.connection()
+    here: Any = rewrite_data_files.write_groups if kind == "data files" else rewrite_delete_files.write_merged
+
+    def elsewhere(*args: Any) -> Any:
+        locked.append(connection.in_transaction)
+        return here(*args)
+
+    losing += [lambda: other.delete("id = 3"), lambda: other.delete("id = 4")]
+    if kind == "data files":
+        what: dict[str, Any] = {"row_filter": None, "strategy": "binpack", "sort_order": None}
+        result = compact(
+            table, **what, options={"rewrite-all": "true"}, branch="main", snapshot_properties=None, writer=elsewhere
+        )
+    else:
+        result = merge_deletes(table, options=None, branch="main", snapshot_properties=None, writer=elsewhere)
+    assert locked == [False, False, False]
+    assert result.rewritten_data_files + result.removed_delete_files > 1
+    assert ids_of(table.refresh()) == [5, 6, 7, 8, 9]
+    assert files_in(table) == files_of(table)
