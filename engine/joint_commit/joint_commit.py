@@ -102,10 +102,10 @@ def commit_jointly(
 ) -> tuple[Event, ...]:
     """Makes all changes, in their order, and gives their events; the first one carries the idempotency key.
 
-    Where one part lost a race all are prepared again; from the second race on it alone, inside of the write lock, if
-    that was quick before. `on_commit` is called once they are in the log. No events where an earlier call with that key
-    made them already. Raises what the parts raise, ReusedKeyError where that call was for other changes; nothing is
-    changed then.
+    Where one part lost a race all are prepared again, and after a second one inside of the write lock, in a transaction
+    of their own, if that was quick before. `on_commit` is called once they are in the log. No events where an earlier
+    call with that key made them already. Raises what the parts raise, ReusedKeyError where that call was for other
+    changes; nothing is changed then.
     """
     if (done := desk.repository.already(provenance)) is not None:
         _take_answer(desk, parts, done)

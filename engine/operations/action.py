@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from icecore.projections.plan.planner import Planner
 
 LOCKED_BYTES = 8 * MIB
-"""The bytes of data files that a plan may read while others wait for the write lock: some seconds where they shrink to
-a tenth on disk, and are all written again."""
+"""The bytes of files that a plan may read while others wait for the write lock.
+
+Where rows take a tenth of their size on disk, it is some seconds until they are written again.
+"""
 
 
 @frozen

@@ -113,7 +113,7 @@ class Upsert:
         tasks: list[FileScanTask] = []
         if snapshot is not None and source.num_rows:
             tasks = at.planner.tasks(at.state, snapshot, wanted, schema)
-        # How long the others take is known.
+        # Those that the attempt before read took no longer than a plan may.
         at.check_reading(sum(t.file.file_size_in_bytes for t in tasks if t.file.file_path not in self._read))
         self._read = frozenset(t.file.file_path for t in tasks)
         with discarding_on_error(at, effects):
