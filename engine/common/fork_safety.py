@@ -46,6 +46,13 @@ class Lock:
         """Leaves the lock that a thread may have held to the parent process."""
         self._lock = threading.RLock()
 
+    def is_free_within(self, seconds: float) -> bool:
+        """Whether this thread could have it in so much time; it does not keep it."""
+        lock = self._lock
+        if found := lock.acquire(timeout=seconds):
+            lock.release()
+        return found
+
     def __enter__(self) -> None:
         lock = self._lock
         lock.acquire()

@@ -9,7 +9,7 @@ import attrs
 from icecore.engine.display.output import row_lines
 from icecore.engine.expression.json.expression_json import to_json
 from icecore.projections.explain.explain import Explanation
-from icecore.projections.plan.planner import PlanCounts
+from icecore.projections.plan.planned_files import PlanCounts
 from icecore.projections.plan.scan_plan import ScanPlan
 
 FILE_COLUMNS = ("rows", "bytes", "deletes", "file")

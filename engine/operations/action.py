@@ -25,6 +25,9 @@ LOCKED_BYTES = 8 * MIB
 Where rows take a tenth of their size on disk, it is some seconds until they are written again.
 """
 
+LOCKED_WAIT_S = 0.5
+"""How long a plan in the write lock waits for other threads' plans: one of them may just expand a million files."""
+
 
 @frozen
 class PlanContext:
@@ -42,8 +45,16 @@ class PlanContext:
 
     @property
     def planner(self) -> Planner:
-        """The planner of the table's files."""
-        return self.planning.planner
+        """The planner of the table's files. Raises StaleRemovals in the write lock where other plans take long."""
+        planner = self.planning.planner
+        if self._is_locked and not planner.is_free_within(LOCKED_WAIT_S):
+            raise StaleRemovals
+        return planner
+
+    @property
+    def _is_locked(self) -> bool:
+        """Whether others wait for the write lock meanwhile."""
+        return self.repository.store.connection().in_transaction
 
     def head(self, branch: str) -> Snapshot | None:
         """The snapshot at the branch's head, as `TableMetadata.head_for_commit`. Raises NoSuchSnapshotError."""
@@ -54,7 +65,7 @@ class PlanContext:
 
         How long others take `elsewhere`, as a Spark job that waits for executors, nobody knows.
         """
-        if size > (0 if is_elsewhere else LOCKED_BYTES) and self.repository.store.connection().in_transaction:
+        if size > (0 if is_elsewhere else LOCKED_BYTES) and self._is_locked:
             raise StaleRemovals
 
 

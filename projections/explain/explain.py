@@ -27,7 +27,8 @@ from icecore.projections.explain.explained_files import (
     ExplainedFiles,
     explained_files,
 )
-from icecore.projections.plan.planner import PlanCounts, Planner
+from icecore.projections.plan.planned_files import PlanCounts
+from icecore.projections.plan.planner import Planner
 
 EXPLAIN_SCHEMA = pa.schema(
     [

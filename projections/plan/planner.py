@@ -45,8 +45,7 @@ from icecore.projections.plan.file_queries import (
 from icecore.projections.plan.lost_values import telling_specs
 from icecore.projections.plan.manifest_pruning import matching_manifests
 from icecore.projections.plan.plan_deletes import DeleteEntries
-from icecore.projections.plan.planned_files import EMPTY
-from icecore.projections.plan.planned_files import PlanCounts as PlanCounts
+from icecore.projections.plan.planned_files import EMPTY, PlanCounts
 from icecore.projections.plan.planned_files import PlannedFiles as PlannedFiles
 from icecore.projections.plan.planned_manifests import PlannedManifests, within
 from icecore.projections.plan.predicate import RECORD_COUNT, PlanPredicate, plan_predicate
@@ -257,7 +256,9 @@ class Planner:
 
         return self._trusting(state, listed, look)
 
-    def _trusting(self, state: TableState, listed: Sequence[ListedManifest], action: Callable[[], Found]) -> Found:
+    def _trusting(
+        self, state: TableState, listed: Sequence[ListedManifest], action: Callable[[], Found], *, is_first: bool = True
+    ) -> Found:
         """The result of an action on loaded entries, which are loaded again where they don't make sense.
 
         Raises StorageError where they don't then either.
@@ -268,16 +269,11 @@ class Planner:
             except FAULTS as e:
                 if not is_fault(e):
                     raise
-                if not isinstance(e, UNTRUSTED):
+                if not (is_first and isinstance(e, UNTRUSTED)):
                     raise StorageError(unplannable(dotted(state.identifier), listed, e)) from e
                 # A damaged segment file, most likely: DuckDB has no exception of its own for that.
                 self._tables.distrust(state.stream)
-            try:
-                return action()
-            except FAULTS as e:
-                if not is_fault(e):
-                    raise
-                raise StorageError(unplannable(dotted(state.identifier), listed, e)) from e
+            return self._trusting(state, listed, action, is_first=False)
 
     def _plan(
         self,
@@ -382,6 +378,10 @@ class Planner:
         with self._tables.lock:
             self._let_go()
             self._tables.clear()
+
+    def is_free_within(self, seconds: float) -> bool:
+        """Whether a plan would begin in so much time: there is one at a time."""
+        return self._tables.lock.is_free_within(seconds)
 
     def is_open(self) -> bool:
         """Whether DuckDB is there: it goes with `close`, and comes back with the next plan."""

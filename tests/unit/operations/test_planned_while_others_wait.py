@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import icecore
 from icecore.engine.maintenance import rewrite_data_files, rewrite_delete_files
 from icecore.engine.operations import action, delete_by_filter, upsert
 from icecore.engine.table.table_maintenance import compact, merge_deletes
+from icecore.projections.plan import planner as planner_module
 
 
 @pytest.mark.parametrize("kind", ["delete", "compaction"])
@@ -83,6 +85,38 @@ def test_an_upsert_reads_again_what_it_read_quickly(
     assert table.scan().to_arrow().num_rows == (13 if meanwhile == "append" else 7)
     assert any(locked) == (meanwhile == "delete")
     assert files_in(table) == files_of(table)
+
+
+def test_nobody_waits_in_the_lock_for_another_threads_plan(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that expands many manifests is waited for outside of it, where others commit meanwhile."""
+    monkeypatch.setattr(action, "LOCKED_WAIT_S", 0.01)
+    table = make_table(catalog, properties={"commit.retry.min-wait-ms": "1"})
+    table.append(rows(1, 2))
+    planner, other, reading = table._planning.planner, open_again().load_table("ns.t"), threading.Event()
+    connection, plans = repository_of(catalog).store.connection(), list[bool]()
+    count_calls(monkeypatch, planner_module.Planner, "tasks", lambda: plans.append(connection.in_transaction))
+
+    def read() -> None:
+        with planner._tables.lock:
+            reading.set()
+            read_until.wait(10)
+
+    read_until, reader = threading.Event(), threading.Thread(target=read)
+
+    def slow_reader() -> None:
+        other.append(rows(4))
+        reader.start()
+        reading.wait(10)
+        # Whoever plans in the lock waits for it no longer than for LOCKED_WAIT_S, and lets go of both.
+        threading.Timer(0.5, read_until.set).start()
+
+    losing += [lambda: other.append(rows(3)), slow_reader]
+    table.delete("id = 1")
+    reader.join()
+    assert ids_of(table) == [2, 3, 4]
+    assert plans == [False, False, False]
 
 
 @pytest.mark.parametrize("kind", ["data files", "delete files"])
