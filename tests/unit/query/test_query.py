@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import duckdb
 import numpy as np
@@ -26,6 +27,7 @@ from icecore.engine.errors import (
     QueryLimitError,
     ValidationError,
 )
+from icecore.engine.query import told_time
 from icecore.engine.spec.types import LongType, StringType
 
 pytestmark = pytest.mark.usefixtures("few_files")
@@ -114,6 +116,15 @@ def test_the_time_of_a_query_is_when_it_was_made(lake: icecore.Catalog, now: str
     assert answer.fetchall() == [(first, second, *others)]
     assert answer.to_arrow()["a"].to_pylist() == [first]
     assert lake.query(f"SELECT {now}").fetchall() > [(first,)]
+
+
+def test_an_age_is_as_of_when_the_query_was_made(lake: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is DuckDB's for any type of time, and of two times what it was."""
+    monkeypatch.setattr(told_time, "datetime", Mock(now=lambda _: datetime(2021, 3, 4, 12, tzinfo=UTC)))
+    times = ["DATE '2020-01-01'", "TIMESTAMP '2020-01-01 06:00:00'", "TIMESTAMPTZ '2020-01-01 06:00:00+00'"]
+    asked = [f"CAST(age({since}) AS TEXT)" for since in times]
+    known = [f"CAST(age(TIMESTAMP '2021-03-04', {since}) AS TEXT)" for since in times]
+    assert lake.query(f"SELECT {', '.join(asked)}").fetchall() == lake.query(f"SELECT {', '.join(known)}").fetchall()
 
 
 @pytest.mark.parametrize("text", ["a\nfalse\nb", "a\n1 = 2\nb", "a\r\n(__icecore_0_1 = 5)\n'", "\n", "a\n"])
