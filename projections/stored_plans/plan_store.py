@@ -6,6 +6,7 @@ damaged or of another release is as good as none, since a plan can be made again
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ import orjson
 import pyarrow as pa
 from attrs import frozen
 
-from icecore.engine.errors import IcecoreError, StorageError, ValidationError
+from icecore.engine.errors import IcecoreError, MissingFileError, StorageError, ValidationError
 from icecore.engine.events.event import file_name_of_stream
 from icecore.engine.storage.file_io import Storage
 
@@ -110,8 +111,9 @@ class PlanStore:
     def forget(self, is_in: Callable[[bytes], int]) -> None:
         """Removes the plans that have something in their names or bytes. Raises StorageError."""
         for name in self.names():
-            if is_in(name.encode()) or is_in(Storage().read_bytes(str(self.path(name)))):
-                self.drop(name)
+            with contextlib.suppress(MissingFileError):  # dropped meanwhile
+                if is_in(name.encode()) or is_in(Storage().read_bytes(str(self.path(name)))):
+                    self.drop(name)
 
 
 def _encode(plan: StoredPlan) -> bytes:

@@ -24,6 +24,7 @@ from icecore.engine.forget.value_matches import Wanted
 from icecore.engine.formats.puffin import Blob, decode_footer, with_blobs, write_puffin
 from icecore.engine.log import chain
 from icecore.engine.log.store import EventStore
+from icecore.projections.stored_plans.plan_store import PlanStore
 
 NAME = "Ottoline Featherstonehaugh"
 
@@ -275,6 +276,19 @@ def test_named_plans_are_searched_and_forgotten(catalog: icecore.Catalog) -> Non
     assert len(table.named_plans()) == 3
     catalog.forget_text(NAME)
     assert catalog.find_value(NAME).is_nowhere and table.named_plans() == ["kept"]
+
+
+def test_a_plan_that_is_dropped_meanwhile_is_forgotten(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.prefetch(f"name = '{NAME}'", name="z")
+    names = PlanStore.names
+    monkeypatch.setattr(PlanStore, "names", lambda store: ["dropped", *names(store)])
+    assert catalog.find_value(NAME).places
+    catalog.forget_text(NAME)
+    assert table.named_plans() == ["dropped"]
 
 
 def test_values_of_all_types_match() -> None:
