@@ -298,6 +298,8 @@ class SqliteFile:
                 raise ReadOnlyError(f"can't {doing} the warehouse log {self.path}: {text}") from e
             if "malformed" in text or "decode to UTF-8" in text:
                 raise CorruptLogError(f"the warehouse log {self.path} is damaged: {text}") from e
+            # A statement that writes may be the first to tell, as may one that reads by making a temporary file.
+            doing = "write" if getattr(e, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL else doing
             why = "; its disk is full" if "disk I/O" in text and self._is_disk_full() else ""
             raise StorageError(f"can't {doing} the warehouse log {self.path}: {text}{why}") from e
         except sqlite3.DatabaseError as e:

@@ -46,8 +46,6 @@ FOLDERS_KNOWN = "table-folders-known"
 """The key in `warehouse` of the position up to which `table_folder` is whole."""
 FAILED_COMMIT = "failed-commit"
 """The key in `warehouse` of the last event whose COMMIT the disk did not take."""
-
-
 ONE_BY_ONE_S = 60.0
 """For how long files are made durable one by one after it failed for several: then it is known whose they are."""
 
@@ -267,7 +265,12 @@ class EventStore(EventReader):
         with self._translated("write"), self._locked(lambda error: self._check_stored(events, error), keep=keep):
             self.check_in_place()
             self._bring_up()
-            yield
+            try:
+                yield
+            except OSError as e:
+                if isinstance(e, IcecoreError):
+                    raise
+                raise StorageError(f"the commit to {self.path} was taken back: {e}") from e
         # What is rolled back may have made them.
         self._has_read_models = self._has_read_models or keep
 

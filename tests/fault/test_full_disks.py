@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from core_tables import ids_of, local, make_table, metadata_files, peer_ids, row
 import icecore
 from icecore.engine.errors import StorageError
 from icecore.engine.log.store import EventStore
+from icecore.engine.repository.repository import Repository
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.file_follower import MaterializationWarning
 
@@ -132,7 +134,7 @@ def test_a_full_disk_for_the_log_commits_nothing(catalog: icecore.Catalog, schem
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages}")
     message = "x" * 100_000
-    with pytest.raises(StorageError, match="full"):
+    with pytest.raises(StorageError, match=r"can't write .* is full"):
         table.append(rows(2), message=message)
     connection.execute("PRAGMA max_page_count = 1073741823")
     assert catalog.position == position
@@ -145,3 +147,21 @@ def test_a_full_disk_for_the_log_commits_nothing(catalog: icecore.Catalog, schem
     assert ids_of(table) == [1, 2]
     assert peer_ids(catalog.path) == [1, 2]
     assert catalog.verify().problems == ()
+
+
+def test_what_the_system_refuses_during_a_commit_is_not_put_on_the_log(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of a library that reads a file in the write lock tells of that file."""
+    table = make_table(catalog)
+    position = catalog.position
+
+    def refused(*_: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error", "/data/part.parquet")
+
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match=r"taken back: .*part\.parquet"):
+        patch.setattr(Repository, "commit_inside", refused)
+        table.append(rows(1))
+    assert catalog.position == position
+    table.append(rows(1))
+    assert ids_of(table) == [1]
