@@ -91,6 +91,7 @@ class Relocating:
 
     def __attrs_post_init__(self) -> None:
         self._repository, self._views = assemble(self.store, evolve(self.files, refusal=None))
+        self._repository.files.is_idle = self.kind == ev.WAREHOUSE_CLONED
 
     @property
     def step(self) -> Relocation:

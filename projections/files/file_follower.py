@@ -59,9 +59,13 @@ class FileFollower:
     """States that were published with their events, which may be rolled back still."""
     hint_later: Callable[[str], object] | None = None
     """Takes streams whose version hints may be written a little later, by `hint`, once for several commits."""
+    is_idle: bool = False
+    """Whether nothing is written after a commit: a clone takes others' in where its tables are the original's yet."""
 
     def follow(self, state: TableState) -> None:
         """Writes the files and checkpoints after a commit. The commit stands whatever happens here."""
+        if self.is_idle:
+            return
         try:
             if not state.pending and not self._finish_published(state):
                 self.materialize(state.stream)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import os
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from core_tables import digests, ids_of, local, make_table, peer_ids, rows
+from core_tables import digests, ids_of, local, make_table, peer_ids, pyiceberg_catalog, rows
 
 import icecore
 from icecore.engine.errors import MovedWarehouseError, ValidationError, WarehouseLockedError
@@ -216,3 +217,26 @@ def test_metadata_and_data_elsewhere_stay_as_the_original_has_them(
         make_table(original, "stays", location=str(outside / "m" / "t"))
     with pytest.raises(ValidationError, match="a table, which stays where it is"):
         icecore.clone_warehouse(lake, tmp_path / "newest", metadata_only=metadata_only)
+
+
+@pytest.mark.parametrize("way", ["copied", "cloned", "shared"])
+def test_what_a_clone_takes_in_changes_nothing_of_a_table_outside(tmp_path: Path, way: str) -> None:
+    """Another engine's commit that the original did not take in yet: its version hint led back to that commit."""
+    lake, there, clone = tmp_path / "lake", tmp_path / "elsewhere", tmp_path / "clone"
+    with icecore.open(lake) as catalog:
+        catalog.create_namespace("ns")
+        properties = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+        make_table(catalog, location=there.as_uri(), properties=properties).append(rows(1))
+    with closing(pyiceberg_catalog(lake)) as peer:
+        peer.load_table("ns.t").append(rows(2))
+    if way == "copied":
+        shutil.copytree(lake, clone)
+        with icecore.open(lake) as catalog:
+            catalog.load_table("ns.t").append(rows(3))
+    before = digests(there)
+    icecore.clone_warehouse(*((clone,) if way == "copied" else (lake, clone)), metadata_only=way == "shared")
+    assert digests(there) == before
+    with icecore.open(clone) as catalog:
+        assert ids_of(catalog.load_table("ns.t")) == [1, 2]
+        assert catalog.verify().problems == ()
+    assert digests(there) == before
