@@ -200,14 +200,23 @@ def dry_run_jointly(desk: CommitTargets, parts: Sequence[Part], provenance: Prov
     then. What other engines did is taken in for good before, as by any look at the warehouse. Raises as a commit does
     for all else.
     """
-    for _ in _retry_policy(desk, parts).attempts():
+    outcome: CatalogDryRun | None = None
+    for attempt in _retry_policy(desk, parts).attempts():
         desk.repository.foreign.adopt_all_if_changed()
         with contextlib.suppress(StaleRemovals):
-            return _dry_run(desk, parts, provenance)
-    raise _kept_moving(parts)
+            outcome, has_raced = _dry_run(desk, parts, provenance, attempt)
+            if not has_raced:
+                return outcome
+    if outcome is None:
+        raise _kept_moving(parts)
+    return outcome
 
 
-def _dry_run(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> CatalogDryRun:
+def _dry_run(
+    desk: CommitTargets, parts: Sequence[Part], provenance: Provenance, attempt: int
+) -> tuple[CatalogDryRun, bool]:
+    """The outcome as it is now, and whether another engine committed after the parts were prepared."""
+    began, has_raced = time.monotonic(), False
     outcomes: list[PartDryRun] = []
     prepared: list[Part] = []
     for part in parts:
@@ -220,12 +229,15 @@ def _dry_run(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance)
     store, done = dry.repository.store, dry.repository.already(provenance)
     if done is not None:
         _take_answer(desk, parts, done)
+    is_alone = plans_inside(attempt, began)
     with store.write(keep=False) as transaction:
+        transaction.is_alone = is_alone
         for part in () if done else prepared:
             try:
                 events = part.append(dry, transaction, _once(provenance, transaction.events))
             except CommitConflictError as e:
+                has_raced = has_raced or isinstance(e, ForeignCommitError)
                 outcomes.append(PartDryRun(part.name, conflicts=conflicts_of(e)))
                 continue
             outcomes += [part_dry_run(part.name, event, store.content(event.position)) for event in events]
-    return CatalogDryRun(tuple(outcomes), done is not None)
+    return CatalogDryRun(tuple(outcomes), done is not None), has_raced

@@ -10,6 +10,7 @@ from core_tables import ids_of, local, make_table, peer_ids, rows, store_of
 import icecore
 from icecore.engine.errors import CommitFailedError, NoSuchTableError, ValidationError
 from icecore.engine.joint_commit import joint_commit
+from icecore.engine.joint_commit.joint_commit import CommitTargets
 
 
 def test_all_tables_change_with_one_transaction_id(catalog: icecore.Catalog) -> None:
@@ -89,6 +90,31 @@ def test_a_lost_race_plans_all_again(
     assert len(raced) == min(races, 2)
     assert (ids_of(a.refresh()), ids_of(b.refresh())) == ([7], [2, *[3 for _ in raced]])
     assert len(a.snapshots()) == 1
+
+
+def test_a_dry_run_comes_through_beside_writers_who_are_always_faster(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells of the table as the last of them left it, and of all tables."""
+    a, b = make_table(catalog, "a"), make_table(catalog, "b", properties={"commit.retry.num-retries": "1"})
+    b.append(rows(1, 2))
+    other = open_again().load_table("ns.b")
+    raced: list[int] = []
+    to_the_lock = CommitTargets.rolled_back
+
+    def racing(desk: CommitTargets) -> CommitTargets:
+        raced.append(1)
+        other.append(rows(1, 3))
+        return to_the_lock(desk)
+
+    monkeypatch.setattr(CommitTargets, "rolled_back", racing)
+    with catalog.transaction(dry_run=True) as transaction:
+        transaction.table("ns.a").append(rows(7))
+        transaction.table("ns.b").delete("id = 1")
+    outcome = transaction.outcome
+    assert outcome is not None and outcome.conflicts == () and len(raced) == 2
+    assert [p.totals["total-records"] for p in outcome.parts] == [1, 3]
+    assert (ids_of(a.refresh()), ids_of(b.refresh())) == ([], [1, 1, 1, 2, 3, 3])
 
 
 def test_an_error_in_the_block_changes_nothing(catalog: icecore.Catalog) -> None:

@@ -24,6 +24,7 @@ from icecore.engine.errors import (
     ValidationError,
 )
 from icecore.engine.foreign.adopter import Adopter, ForeignCommitWarning
+from icecore.engine.joint_commit.joint_commit import CommitTargets
 from icecore.engine.log.store import WriteTransaction
 
 __all__ = ["kept", "lake"]
@@ -91,21 +92,27 @@ def test_what_another_engine_did_is_taken_in_and_is_none_of_the_outcome(lake: Ca
     assert ("theirs",) in lake.all_namespaces() and lake.verify().ok
 
 
-def test_another_engine_in_the_middle_of_a_trial(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "late", [(Adopter, "adopt_all_if_changed"), (CommitTargets, "rolled_back")], ids=["before it", "before the lock"]
+)
+def test_another_engine_in_the_middle_of_a_trial(
+    lake: Catalog, monkeypatch: pytest.MonkeyPatch, late: tuple[type, str]
+) -> None:
     """What it commits after the first look is taken in for good by the trial, and the trial goes on."""
     peer = pyiceberg_catalog(lake.path)
     theirs = peer.load_table("ns.t")
     position = lake.position
-    taken_in = Adopter.adopt_all_if_changed
+    looked = getattr(*late)
 
-    def late(adopter: Adopter) -> None:
-        taken_in(adopter)
-        if not raced:
-            raced.append(1)
+    def raced(self: Any) -> Any:
+        done = looked(self)
+        if not races:
+            races.append(1)
             theirs.append(rows(9))
+        return done
 
-    raced: list[int] = []
-    monkeypatch.setattr(Adopter, "adopt_all_if_changed", late)
+    races: list[int] = []
+    monkeypatch.setattr(*late, raced)
     outcome = lake.rename_table("ns.t", "ns.u", dry_run=True)
     peer.close()
     assert isinstance(outcome, CatalogDryRun)
