@@ -39,8 +39,9 @@ class SnapshotDiff:
         return pa.concat_tables(parts)
 
     def rows(self) -> pa.Table:
-        """The rows of only one of both, with `_change_type` DELETE and INSERT; rows of the same values are the same.
+        """The rows of only one of both, with `_change_type` DELETE and INSERT.
 
+        Rows of the same values are the same, unless row ids tell them apart: where format version 3 overwrote a row.
         Raises StorageError, CorruptFileError.
         """
         return self._changelog.changes_between(self.before, self.after)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import shutil
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -152,3 +154,35 @@ def test_files_of_another_engine_are_told_with_the_branch_that_it_wrote_to(catal
     table.refresh()
     found = catalog.diff(before).table(("ns", "t"))
     assert found is not None and found.files == (FileChanges("main", "data-files", 2, 3, 0, 0),)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_widened_column_is_told_once_and_changes_no_row(catalog: icecore.Catalog, version: int) -> None:
+    """Whatever version the files were written with, before and after; a date that gets times is one too."""
+    fields = {"i": pa.int32(), "f": pa.float32(), "d": pa.decimal128(6, 2), "t": pa.date32()}
+    nested = {"s": pa.struct({"x": pa.int32()}), "l": pa.list_(pa.int32()), "m": pa.map_(pa.string(), pa.float32())}
+    table = catalog.create_table("ns.t", pa.schema({**fields, **nested}), format_version=version)
+    day = dt.date(2024, 1, 2)
+    row = {"f": 0.1, "d": Decimal("1.10"), "t": day, "s": {"x": 3}, "l": [4], "m": [("k", 0.3)]}
+    table.append([{"i": i, **row} for i in range(3)])
+    start, files = catalog.position, table.files()
+    table.upgrade(3)
+    wider = {
+        "i": "long",
+        "f": "double",
+        "d": "decimal(12, 2)",
+        "t": "timestamp",
+        "s.x": "long",
+        "l.element": "long",
+        "m.value": "double",
+    }
+    with table.update_schema() as schema:
+        for name, kind in wider.items():
+            schema.update_column(name, kind)
+    changed = [(c.key, c.after) for o in catalog.diff(start).objects for c in o.changes if c.what == "column"]
+    assert changed == [(name, f"{name} {kind}") for name, kind in wider.items()]
+    table.delete("i = 2")
+    table.rewrite_data_files(options={"rewrite-all": "true"})
+    assert table.files()["file_path"] != files["file_path"]
+    gone = catalog.diff_table("ns.t", start).rows()
+    assert [(r["i"], r["t"], r["_change_type"]) for r in gone.to_pylist()] == [(2, dt.datetime(2024, 1, 2), "DELETE")]
