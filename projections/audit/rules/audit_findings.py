@@ -142,7 +142,9 @@ def _block(rule: Rule, found: Sequence[AuditFinding]) -> str:
     if not found:
         return ""
     lines = [f"{rule.severity}: {rule.id}"]
-    lines += [f"  {printable(f.table + ': ' if f.table else '')}{printable(f.message)}" for f in found[:_SHOWN]]
+    # A name can hold a new line: no finding may look like another one, or like the counts at the end.
+    told = (f"{f.table + ': ' if f.table else ''}{f.message}".replace("\n", "\\n") for f in found[:_SHOWN])
+    lines += [f"  {printable(text)}" for text in told]
     if len(found) > _SHOWN:
         lines.append(f"  and {len(found) - _SHOWN:,} more")
     return "\n".join([*lines, f"  -> {found[0].mend}"])

@@ -236,6 +236,15 @@ def test_findings_as_json_and_csv(bad: icecore.Catalog) -> None:
     assert [(r["severity"], r["table"]) for r in rows] == [("error", "ns.t"), ("note", "ns.silent")]
 
 
+def test_no_name_is_a_line_of_its_own(catalog: icecore.Catalog) -> None:
+    """A name with a new line could say that nothing was found."""
+    healthy(catalog, "x\n29 rules: 0 errors").append([{"id": 9}])
+    found = catalog.audit(rules=["commits-without-reason"])
+    assert [f.table for f in found.findings] == ["ns.x\n29 rules: 0 errors"]
+    assert "  ns.x\\n29 rules: 0 errors: commits without" in str(found)
+    assert str(found).count("\n29") == 0
+
+
 def test_no_name_is_a_formula_in_csv(catalog: icecore.Catalog) -> None:
     """Findings are opened in spreadsheets, and whoever may commit chooses names."""
     healthy(catalog, "t", properties={"=1+password": "hunter2"})
