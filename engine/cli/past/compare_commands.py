@@ -9,13 +9,17 @@ import click
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import time_of
 from icecore.engine.cli.verbs import examples
+from icecore.engine.common.identifiers import identifier_tuple
 from icecore.engine.common.ids import signed
 from icecore.engine.common.text import counted
 from icecore.engine.display.output import pair_lines, print_text, row_lines
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from icecore.engine.catalog.catalog import Catalog
     from icecore.engine.scan.snapshot_diff import SnapshotDiff
+    from icecore.projections.audit.diff import CatalogDiff
 
 SHOWN = 20
 _FILES = click.option("--files", is_flag=True, help="Each file.")
@@ -50,12 +54,39 @@ def diff(
             found = _of_table(catalog, table, moments, branch)
             settings.print_arrow(found.rows() if rows else found.files(), as_data=rows)
             return
-        difference = catalog.diff(*(value for _, value in filter(None, moments))).to_arrow()
-    if table is not None:
-        import pyarrow.compute as pc
+        difference = catalog.diff(*(value for _, value in filter(None, moments)))
+        if table is not None:
+            difference = _of_name(catalog, table, difference)
+    rows_of_all = difference.to_arrow().drop_columns(["stream"])
+    settings.print_arrow(_told(rows_of_all) if settings.form.is_text else rows_of_all, null="", as_data=False)
 
-        difference = difference.filter(pc.equal(difference["name"], table))
-    settings.print_arrow(difference.drop_columns(["stream"]), null="", as_data=False)
+
+def _of_name(catalog: Catalog, table: str, difference: CatalogDiff) -> CatalogDiff:
+    """The differences of what has a name at one of the positions. Raises NoSuchTableError where nothing ever had it."""
+    from attrs import evolve
+
+    name = identifier_tuple(table)
+    found = tuple(o for o in difference.objects if name in (o.before, o.after))
+    if not found:
+        catalog.log(name)
+    return evolve(difference, objects=found)
+
+
+def _told(difference: pa.Table) -> pa.Table:
+    """The differences as people read them: the files and rows that went stand before, those that came after."""
+    import pyarrow as pa
+
+    def counts(row: dict[str, Any], kind: str, sign: str) -> str | None:
+        if not row[f"{kind}_files"]:
+            return None
+        return f"{sign} {counted(row[f'{kind}_files'], 'file')}, {counted(row[f'{kind}_rows'], 'row')}"
+
+    rows = [
+        {**r, "before": r["before"] or counts(r, "removed", "-"), "after": r["after"] or counts(r, "added", "+")}
+        for r in difference.to_pylist()
+    ]
+    names = [n for n in difference.column_names if not n.endswith(("_files", "_rows"))]
+    return pa.Table.from_pylist(rows, schema=difference.select(names).schema)
 
 
 def _moment(catalog: Catalog, text: str, *, of_table: bool) -> tuple[str, Any]:

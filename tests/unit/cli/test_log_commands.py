@@ -133,3 +133,26 @@ def test_what_becomes_current_again_is_told(run: Run, run_json: RunJson, orders:
     run("alter", orders, "drop-column", "note", "--yes")
     assert "back to schema 0" in run("revert", "4", "--yes").stdout
     assert [e["changes"] for e in run_json("log", orders, "--newest-first")][:2] == ["back to schema 0", "schema 1"]
+
+
+def test_diff_of_a_table_by_any_of_its_names(run: Run, run_json: RunJson, orders: str) -> None:
+    """As the shell takes and prints names, before a rename and after it; one that nothing ever had is an error."""
+    run("rename", orders, 'shop."sales.2013"')
+    run("create", orders, "--schema", "id long")
+    for name in ('shop."sales.2013"', "shop.`sales.2013`"):
+        assert [r["action"] for r in run_json("diff", "3", "--table", name)] == ["renamed"]
+    first, *others = run_json("diff", "3", "4", "--table", orders)
+    assert (first["before"], first["after"], others) == (orders, "shop.sales.2013", [])
+    assert run_json("diff", "4", "--table", 'shop."sales.2013"') == []
+    assert "there was never" in run("diff", "3", "--table", "shop.nope", code=1).stderr
+
+
+def test_diff_tells_people_of_files_where_facts_stand(run: Run, run_json: RunJson, orders: str) -> None:
+    """Counts in columns of their own would be left out at 80 characters, and are null for each other line."""
+    run("delete", orders, "--where", "id = 1", "--yes")
+    [told] = [r for r in run_json("diff", "2", "--table", orders) if r["what"] == "data-files"]
+    assert (told["added_files"], told["added_rows"], told["before"]) == (2, 2, None)
+    run("compact", orders, "--option", "rewrite-all=true")
+    text = run("diff", "3", "--table", orders).stdout
+    assert "added_files" not in text.splitlines()[0]
+    assert " ".join(text[text.index("data-files") :].split()) == "data-files main - 3 files, 3 rows + 2 files, 2 rows"
