@@ -23,7 +23,7 @@ help:
 	@echo "make fault   kill, starve and damage warehouses for ten minutes, then a race of 16 writers"
 	@echo "make fuzz    Java, PyIceberg and we change one table in turns, for ten minutes (needs java, javac and mvn);"
 	@echo "             then the property tests with new examples"
-	@echo "make interop DuckDB and Spark as clients of the server, and Java's compatibility kit again with all scans planned"
+	@echo "make interop DuckDB, Spark and Trino as clients of the server, and Java's compatibility kit again with all scans planned"
 	@echo "make bench   the figures of README.md and docs/figures.md, PyIceberg and Java beside us"
 	@echo "make clean   remove what these made"
 
@@ -72,7 +72,7 @@ fuzz: $(TOOLS)
 # The newest releases of the clients that speak to REST catalogs are for older ones of DuckDB and Spark than ours.
 interop: $(TOOLS) $(VENV)/clients
 	ICECORE_INTEROP=1 ICECORE_CLIENTS=$(abspath $(VENV))/clients/bin/python \
-		$(BIN)/python -m pytest tests/interop/test_rest_kit.py tests/interop/test_rest_clients.py
+		$(BIN)/python -m pytest -rs tests/interop/test_rest_kit.py tests/interop/test_rest_clients.py tests/interop/test_trino.py
 
 $(VENV)/clients:
 	@$(PYTHON) -m venv $@.new

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from maven_jars import MOST_S, class_path
 from rest_client import served
 
 import icecore
@@ -23,27 +23,16 @@ RUN = {"default": (144, []), "planned by the server": (143, ["testCatalogWithCus
 
 Java's client reports no metrics of scans that a server planned.
 """
-MOST_S = 400
 
 
 @pytest.fixture(scope="session")
-def class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The jars of the kit, fetched once into Maven's own folder."""
-    if missing := [tool for tool in ("java", "mvn") if shutil.which(tool) is None]:
-        pytest.skip(f"no {' and no '.join(missing)}")
-    out = tmp_path_factory.mktemp("kit") / "class-path"
-    goal = ["dependency:build-classpath", f"-Dmdep.outputFile={out}"]
-    command = ["mvn", "--quiet", "--batch-mode", "--file", str(POM), *goal]
-    try:
-        subprocess.run(command, check=True, timeout=MOST_S, capture_output=True)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as e:
-        pytest.skip(f"Maven fetches no jars: {(e.stdout or b'').decode()[-300:]}")
-    return out.read_text().strip()
+def kit(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return class_path(POM, tmp_path_factory.mktemp("kit") / "class-path")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", RUN if "ICECORE_INTEROP" in os.environ else ["default"])
-def test_the_compatibility_kit_passes(class_path: str, tmp_path: Path, mode: str) -> None:
+def test_the_compatibility_kit_passes(kit: str, tmp_path: Path, mode: str) -> None:
     """All tests that run by the kit's defaults; a server that plans all scans is used by the same suite."""
     settings = ServerSettings(makes_namespaces=True, plans_scans=mode != "default")
     with (
@@ -52,7 +41,7 @@ def test_the_compatibility_kit_passes(class_path: str, tmp_path: Path, mode: str
     ):
         asked = {"rck.local": "false", "rck.uri": rest.uri, "uri": rest.uri}
         # The suite is short, so quick compiling costs least.
-        java = ["java", "-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", class_path]
+        java = ["java", "-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", kit]
         launcher = ["org.junit.platform.console.ConsoleLauncher", "execute", "--disable-banner"]
         chosen = ["--select-class", "org.apache.iceberg.rest.RESTCompatibilityKitSuite", "--include-classname", ".*"]
         shown = ["--details=tree", "--details-theme=ascii", "--disable-ansi-colors"]
