@@ -10,13 +10,15 @@ from typing import Any
 from icecore.engine.spark import session as sessions
 
 _REGISTERED = "spark.icecore.source"
+_ZONE = "spark.sql.session.timeZone"
 
 
 def register(session: Any, *, warehouse: str | os.PathLike[str] | None = None) -> None:
     """Makes `format("icecore")` known to a session, in classic mode or Spark Connect.
 
     `warehouse` is the folder of reads and writes that name none; a relative one, there and in the option, is one in
-    the working directory of this moment.
+    the working directory of this moment. The session's time zone is set to what it is, as tasks are told only what is
+    set.
     """
     from icecore.engine.spark_source.iceberg_source import IcecoreSource
 
@@ -29,6 +31,7 @@ def register(session: Any, *, warehouse: str | os.PathLike[str] | None = None) -
     made = type("IcecoreSource", (IcecoreSource,), {"folder": folder, "default_warehouse": default})
     with _active(session):
         session.dataSource.register(made)
+    session.conf.set(_ZONE, session.conf.get(_ZONE))
     session.conf.set(_REGISTERED, mark)
 
 

@@ -33,7 +33,10 @@ assert table.refresh().scan().count() == 100 and len(table.snapshots()) == 1
 frame = spark.read.format("icecore").load("ns.t")
 assert frame.where("id IN (3, 5) AND at > TIMESTAMP '1970-01-01 00:00:04Z'").select("id").collect()[0].id == 5
 assert spark.read.format("icecore").load("ns.t.snapshots").collect()[0].operation == "append"
-rows.limit(1).write.format("icecore").mode("overwrite").option("overwrite-filter", "id >= 10").save("ns.t")
+# The server's zone, which is UTC, is one that no setting names.
+local = spark.sql("SELECT id, uuid() AS u, TIMESTAMP_NTZ '2024-01-05 10:30:00' AS at FROM range(1)")
+local.write.format("icecore").mode("overwrite").option("overwrite-filter", "id >= 10").save("ns.t")
+assert str(max(table.refresh().scan().to_arrow()["at"].to_pylist())) == "2024-01-05 10:30:00+00:00"
 assert frame.count() == 100 and table.refresh().scan().count() == 11
 query = "SELECT count(*) FROM lake.ns.t VERSION AS OF {} AS a LEFT ANTI JOIN lake.ns.t b ON a.id = b.id"
 found = icecore.spark.sql(spark, catalog, query.format(table.snapshots()[0].snapshot_id)).collect()
