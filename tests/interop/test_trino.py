@@ -17,7 +17,7 @@ from attrs import frozen
 from core_tables import ids_of, local, make_table, rows
 from maven_jars import class_path
 from rest_client import RestClient, served
-from trino.trino_server import FOLDER, MIN_JAVA_VERSION, Trino, java_25, trino_server
+from trino_peer.trino_server import FOLDER, MIN_JAVA_VERSION, Trino, java_25, trino_server
 
 import icecore
 

@@ -44,13 +44,18 @@ class Trino:
 
 
 def java_25() -> Path | None:
-    """A `java` that Trino runs on: of JAVA_HOME, PATH or where Debian has its own; None where there is none."""
+    """A `java` that Trino runs on: of JAVA_HOME, PATH or where Debian has its own; None where there is none.
+
+    The server is a source file, so one without a compiler is none.
+    """
     home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
     known = [*([Path(home, "bin", "java")] if home else []), *([Path(on_path)] if on_path else [])]
     for java in [*known, *sorted(Path("/usr/lib/jvm").glob("*/bin/java"))]:
         with contextlib.suppress(OSError):
-            said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
-            found = re.search(r'version "(\d+)', said)
+            said = subprocess.run(
+                [java, "--list-modules"], capture_output=True, text=True, timeout=60, check=False
+            ).stdout
+            found = re.search(r"^jdk\.compiler@(\d+)", said, re.MULTILINE)
             if found is not None and int(found[1]) >= MIN_JAVA_VERSION:
                 return java
     return None
@@ -77,7 +82,11 @@ def trino_server(java: Path, class_path: str, log: Path) -> Iterator[Trino]:
     try:
         yield Trino(_ready(process, log))
     finally:
-        process.communicate(timeout=60)
+        try:
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
 
 
 def _ready(process: subprocess.Popen[str], log: Path) -> str:
