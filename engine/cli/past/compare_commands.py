@@ -62,13 +62,17 @@ def diff(
 
 
 def _of_name(catalog: Catalog, table: str, difference: CatalogDiff) -> CatalogDiff:
-    """The differences of what has a name at one of the positions. Raises NoSuchTableError where nothing ever had it."""
+    """The differences of what has a name at one of the positions, else of what had it at any other.
+
+    Raises NoSuchTableError where nothing ever had it.
+    """
     from attrs import evolve
 
     name = identifier_tuple(table)
     found = tuple(o for o in difference.objects if name in (o.before, o.after))
     if not found:
-        catalog.log(name)
+        streams = set(catalog.log(name)["stream"].to_pylist())
+        found = tuple(o for o in difference.objects if o.stream in streams)
     return evolve(difference, objects=found)
 
 

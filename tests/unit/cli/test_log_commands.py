@@ -144,6 +144,10 @@ def test_diff_of_a_table_by_any_of_its_names(run: Run, run_json: RunJson, orders
     first, *others = run_json("diff", "3", "4", "--table", orders)
     assert (first["before"], first["after"], others) == (orders, "shop.sales.2013", [])
     assert run_json("diff", "4", "--table", 'shop."sales.2013"') == []
+    run("rename", 'shop."sales.2013"', "shop.sales")
+    for start, end in ((3, 6), (4, 6), (1, 2)):
+        of_then = run_json("diff", f"{start}", f"{end}", "--table", 'shop."sales.2013"')
+        assert of_then and {r["name"] for r in of_then} == {"shop.sales" if end == 6 else orders}
     assert "there was never" in run("diff", "3", "--table", "shop.nope", code=1).stderr
 
 
