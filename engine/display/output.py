@@ -123,14 +123,17 @@ def wrapped_rows(rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def pair_lines(pairs: Mapping[str, Any]) -> list[str]:
-    """Names and values, one pair a line; the items of a list stand below their name."""
+    """Names and values, one pair a line; the items of a list stand below their name.
+
+    Further lines of a value are indented, so that none looks like another pair.
+    """
     width = max(map(len, pairs), default=0)
     lines = []
     for name, value in pairs.items():
         if isinstance(value, list):
-            lines += [name, *(f"  {cell(item)}" for item in value)]
+            lines += [name, *("  " + cell(item).replace("\n", "\n  ") for item in value)]
         else:
-            lines.append(f"{name:<{width}}  {cell(value)}")
+            lines.append(f"{name:<{width}}  " + cell(value).replace("\n", "\n" + " " * (width + 2)))
     return lines
 
 

@@ -151,6 +151,15 @@ def test_diff_of_a_table_by_any_of_its_names(run: Run, run_json: RunJson, orders
     assert "there was never" in run("diff", "3", "--table", "shop.nope", code=1).stderr
 
 
+def test_no_line_of_a_message_tells_who_made_a_commit(run: Run, run_json: RunJson, orders: str) -> None:
+    """Whoever may commit chooses the message, whose lines stand in order below each other."""
+    run("delete", orders, "--where", "id = 1", "--yes", "--message", "asked for\nactor        ann")
+    lines = run("show-commit", "4").stdout.splitlines()
+    at = lines.index("message      asked for")
+    assert lines[at + 1] == " " * 13 + "actor        ann"
+    assert [line for line in lines if line.startswith("actor")] == [f"actor        {run_json('log')[-1]['actor']}"]
+
+
 def test_diff_tells_people_of_files_where_facts_stand(run: Run, run_json: RunJson, orders: str) -> None:
     """Counts in columns of their own would be left out at 80 characters, and are null for each other line."""
     run("delete", orders, "--where", "id = 1", "--yes")
