@@ -309,6 +309,16 @@ class SqliteFile:
                 raise
             raise StorageError(f"can't {doing} the warehouse log {self.path}: {e}") from e
 
+    @contextlib.contextmanager
+    def _not_of_the_log(self) -> Iterator[None]:
+        """A context in which an error of the system is about other files than the log. Raises StorageError."""
+        try:
+            yield
+        except OSError as e:
+            if isinstance(e, IcecoreError):
+                raise
+            raise StorageError(f"the commit to {self.path} was taken back: {e}") from e
+
     def _is_disk_full(self) -> bool:
         """Whether the disk has no room for the files that SQLite needs beside the log, even to read it."""
         with contextlib.suppress(OSError):

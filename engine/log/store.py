@@ -250,7 +250,7 @@ class EventStore(EventReader):
         connection = self.connection()
         connection.execute(query(SETTINGS, "begin_part"))
         try:
-            with self._translated("write"):
+            with self._translated("write"), self._not_of_the_log():
                 part.run(write)
         except BaseException as e:
             part.error = e
@@ -265,12 +265,8 @@ class EventStore(EventReader):
         with self._translated("write"), self._locked(lambda error: self._check_stored(events, error), keep=keep):
             self.check_in_place()
             self._bring_up()
-            try:
+            with self._not_of_the_log():
                 yield
-            except OSError as e:
-                if isinstance(e, IcecoreError):
-                    raise
-                raise StorageError(f"the commit to {self.path} was taken back: {e}") from e
         # What is rolled back may have made them.
         self._has_read_models = self._has_read_models or keep
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from functools import partial
 from typing import Any
@@ -36,6 +37,18 @@ def test_a_failure_takes_back_its_own_part_alone(store: EventStore, groups: list
     assert [type(outcomes[n]) for n in range(5)] == [str, CommitConflictError, str, CommitConflictError, str]
     assert streams(store) == ["first", "b", "d"]
     assert groups == [5]
+
+
+def test_what_the_system_refuses_a_part_is_not_put_on_the_log(store: EventStore) -> None:
+    """An error of a library that reads a file tells of that file, also after others in a group."""
+
+    def refused() -> None:
+        raise OSError(errno.EIO, "Input/output error", "/data/part.parquet")
+
+    outcomes = written(store, appending("a", then=refused))
+    assert isinstance(outcomes[1], StorageError)
+    assert str(outcomes[1]).startswith(f"the commit to {store.path} was taken back: [Errno 5]")
+    assert streams(store) == ["first"]
 
 
 def test_where_the_first_fails_the_others_are_a_group(store: EventStore, groups: list[int]) -> None:
