@@ -13,7 +13,10 @@ import duckdb
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 
-_MENTIONED = re.compile(r"\b(now|today|age|(get_)?current_\w+|localtime\w*|transaction_timestamp)\b", re.IGNORECASE)
+# Many columns are named age: it is a function before a parenthesis, or a comment that there may be one after.
+_MENTIONED = re.compile(
+    r"""\b((now|today|(get_)?current_\w+|localtime\w*|transaction_timestamp)\b|age"?\s*(\(|--|/\*))""", re.IGNORECASE
+)
 
 
 def told_time(sql: str) -> str | None:

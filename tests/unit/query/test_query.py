@@ -127,6 +127,13 @@ def test_an_age_is_as_of_when_the_query_was_made(lake: icecore.Catalog, monkeypa
     assert lake.query(f"SELECT {', '.join(asked)}").fetchall() == lake.query(f"SELECT {', '.join(known)}").fetchall()
 
 
+def test_a_column_that_is_named_age_asks_for_no_time() -> None:
+    """The functions that tell it take as long to make as a small query does."""
+    assert told_time.told_time('SELECT age, t."age", (age) FROM t WHERE age IN (1, 2) -- age') is None
+    for call in ("age(d)", "AGE (d)", '"age"\n(d)', "d.age()", "age/* since */(d)", "age -- since\n(d)"):
+        assert told_time.told_time(f"SELECT {call} FROM t"), call
+
+
 @pytest.mark.parametrize("text", ["a\nfalse\nb", "a\n1 = 2\nb", "a\r\n(__icecore_0_1 = 5)\n'", "\n", "a\n"])
 def test_lines_of_a_text_are_no_conditions(tmp_path: Path, text: str) -> None:
     with icecore.open(tmp_path) as catalog:
