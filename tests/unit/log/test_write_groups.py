@@ -39,7 +39,7 @@ def test_a_failure_takes_back_its_own_part_alone(store: EventStore, groups: list
     assert groups == [5]
 
 
-def test_what_the_system_refuses_a_part_is_not_put_on_the_log(store: EventStore) -> None:
+def test_what_the_system_refuses_a_part_is_not_put_on_the_log(store: EventStore, groups: list[int]) -> None:
     """An error of a library that reads a file tells of that file, also after others in a group."""
 
     def refused() -> None:
@@ -48,7 +48,7 @@ def test_what_the_system_refuses_a_part_is_not_put_on_the_log(store: EventStore)
     outcomes = written(store, appending("a", then=refused))
     assert isinstance(outcomes[1], StorageError)
     assert str(outcomes[1]).startswith(f"the commit to {store.path} was taken back: [Errno 5]")
-    assert streams(store) == ["first"]
+    assert streams(store) == ["first"] and groups == [2]
 
 
 def test_where_the_first_fails_the_others_are_a_group(store: EventStore, groups: list[int]) -> None:
