@@ -147,12 +147,13 @@ def _found(store: EventStore, folder: WarehouseFolder, name: str) -> None:
 
 def _heal(warehouse: Warehouse) -> None:
     """Finishes the work of a process that died: files, deletions, and a forgetting."""
-    from icecore.engine.deletion.delete_files import finish_due
-
     sweep(scratch_folder(warehouse.store))
     warehouse.repository.files.heal()
     warehouse.views.heal()
-    finish_due(warehouse.repository)
+    if warehouse.store.rows(MODELS, "deletions_due"):
+        from icecore.engine.deletion.delete_files import finish_due
+
+        finish_due(warehouse.repository)
     if warehouse.store.archives.all():
         from icecore.engine.forget.redact_events import remove_unfinished_archives
 

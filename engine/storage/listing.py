@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
-import pyarrow.fs
 from attrs import field, frozen
 
 from icecore.engine.common.location import EQUAL_SCHEMES, folded, local_path, to_uri
 from icecore.engine.storage.file_io import Storage, translated
+
+if TYPE_CHECKING:
+    import pyarrow.fs
 
 FILE = "file"
 
@@ -151,6 +153,8 @@ def _local_entries(folder: str, skipped: Callable[[str], bool]) -> Iterator[str 
 
 
 def _remote_files(storage: Storage, target: str, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
+    import pyarrow.fs
+
     filesystem, inner = storage.file_system(target)
     scheme = target.partition("://")[0]
     selector = pyarrow.fs.FileSelector(inner.rstrip("/"), recursive=True, allow_not_found=True)
@@ -161,6 +165,8 @@ def _remote_files(storage: Storage, target: str, skipped: Callable[[str], bool])
 
 
 def _remote_level(storage: Storage, target: str, skipped: Callable[[str], bool]) -> tuple[list[str], list[FoundFile]]:
+    import pyarrow.fs
+
     filesystem, inner = storage.file_system(target)
     scheme = target.partition("://")[0]
     selector = pyarrow.fs.FileSelector(inner.rstrip("/"), allow_not_found=True)

@@ -197,6 +197,13 @@ def test_the_shell_loads_no_pandas(tmp_path: Path, words: tuple[str, ...]) -> No
         assert {m for m in loaded if m.startswith("icecore.projections.audit.")} == set()
 
 
+def test_an_open_warehouse_loads_no_arrow(tmp_path: Path) -> None:
+    opened = f"import icecore; icecore.open({str(tmp_path)!r}).close()"
+    loaded_by(opened)  # it is made, which takes more
+    loaded = loaded_by(opened)
+    assert "icecore.engine.log.store" in loaded and {"numpy", "pandas", "pyarrow", "sqlite_utils"} & loaded == set()
+
+
 def test_help_says_of_each_command_what_its_own_help_says() -> None:
     context = click.Context(cli)
     for name, (_, _, text) in COMMANDS.items():
