@@ -89,6 +89,7 @@ def test_rows_with_nan_are_found(tmp_path: Path) -> None:
         table.append(rows)
         table.append(rows)
         table.delete("id = 4")
+        connection = table.scan().to_duckdb("found")
         for column in ("x", "y", "inside.x", "inside.many[1]"):
             for condition in (
                 "{} > 5",
@@ -101,7 +102,7 @@ def test_rows_with_nan_are_found(tmp_path: Path) -> None:
                 where = condition.replace("{}", column)
                 found = catalog.query(f"SELECT id FROM ns.t WHERE {where}").fetchall()
                 assert found == [(1,), (1,)], where
-                view = table.scan().to_duckdb("found").sql(f"SELECT id FROM found WHERE {where}")
+                view = connection.sql(f"SELECT id FROM found WHERE {where}")
                 assert view.fetchall() == [(1,), (1,)], where
 
 
