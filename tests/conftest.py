@@ -55,11 +55,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+def pytest_collectstart() -> None:
+    """Nothing of what is collected is garbage."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """What was collected stays until the end, so that no collection of garbage looks through it, in forks neither."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
