@@ -28,7 +28,6 @@ from icecore.projections.files.version_files import version_after
 from icecore.projections.files.version_hint import VERSION_HINT
 from icecore.projections.inspect.reachable_files import needed_files
 
-METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
 # After these a table needs what it needed before.
 _NEED_NOTHING_NEW = (*ev.ABOUT_FILES, ev.TABLE_RENAMED, ev.TABLE_DROPPED, ev.TABLE_PURGED)
 

@@ -18,10 +18,11 @@ from icecore.engine.deletion import delete_files
 from icecore.engine.deletion.delete_files import Deletion, ours
 from icecore.engine.deletion.deletion_candidates import Candidates, PrefixMismatchMode, is_within
 from icecore.engine.deletion.file_names import hidden_in, is_table_file
-from icecore.engine.deletion.needed_files import METADATA_ENDINGS, Marking
+from icecore.engine.deletion.needed_files import Marking
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import TABLE_FILES_DELETED, Event, Provenance
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
+from icecore.engine.foreign.table_folder import METADATA_ENDINGS
 from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
 from icecore.engine.log.deletion_content import deleted_files
 from icecore.engine.metadata.fold import TableState, folders_of

@@ -16,11 +16,12 @@ from icecore.engine.common.text import short_repr
 from icecore.engine.deletion import delete_files
 from icecore.engine.deletion.delete_files import Deletion, ours
 from icecore.engine.deletion.deletion_candidates import Candidates
-from icecore.engine.deletion.needed_files import METADATA_ENDINGS, Marking
+from icecore.engine.deletion.needed_files import Marking
 from icecore.engine.deletion.table_files import files_of_table
 from icecore.engine.errors import NoSuchTableError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.foreign.table_folder import METADATA_ENDINGS
 from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
 from icecore.engine.log.deletion_content import deleted_files
 from icecore.engine.log.read_models import dotted

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from icecore.engine.spark import session as sessions
+from icecore.engine.spark_source.session_zone import ZONE
 
 _REGISTERED = "spark.icecore.source"
-_ZONE = "spark.sql.session.timeZone"
 
 
 def register(session: Any, *, warehouse: str | os.PathLike[str] | None = None) -> None:
@@ -31,7 +31,7 @@ def register(session: Any, *, warehouse: str | os.PathLike[str] | None = None) -
     made = type("IcecoreSource", (IcecoreSource,), {"folder": folder, "default_warehouse": default})
     with _active(session):
         session.dataSource.register(made)
-    session.conf.set(_ZONE, session.conf.get(_ZONE))
+    session.conf.set(ZONE, session.conf.get(ZONE))
     session.conf.set(_REGISTERED, mark)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from icecore.engine.errors import ValidationError
 from icecore.engine.formats.arrays import Longs
 
+ZONE = "spark.sql.session.timeZone"
 _DAY = 86_400_000_000
 _CYCLE = 146_097 * _DAY
 """400 years, after which each day is of the same weekday again."""

@@ -16,6 +16,7 @@ from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_conform import check_conforms
 from icecore.engine.spark.task_frames import file_prefix_of_task
 from icecore.engine.spark.worker.archive_importers import forget_archives
+from icecore.engine.spark_source.session_zone import ZONE
 from icecore.engine.spark_source.store_assignment import assigned
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
@@ -24,7 +25,6 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.storage.file_io import Storage
 
-_ZONE = "spark.sql.session.timeZone"
 # Local properties of Spark's streams: the id stays the same for all runs from one checkpoint.
 _QUERY = "sql.streaming.queryId"
 
@@ -80,7 +80,7 @@ class TaskFiles:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        zone = context.getLocalProperty(_ZONE)
+        zone = context.getLocalProperty(ZONE)
         if says_true(context.getLocalProperty(CASE_SENSITIVE)):
             check_conforms(self.struct, self.schema, case_sensitive=True)
         files = write_data_files(
