@@ -57,6 +57,12 @@ def distribute(
     return out.sortWithinPartitions(*partition, *order).select(*shown)
 
 
+def is_shuffled(df: DataFrame, schema: Schema, spec: PartitionSpec, properties: Mapping[str, str]) -> bool:
+    """Whether `distribute` brings the rows of a partition together: no task has rows before all are computed."""
+    computed = (_computed(df, schema, f.transform, f.source_id) for f in spec.fields)
+    return DISTRIBUTION_MODE.of(properties) != "none" and any(c is not None for c in computed)
+
+
 def _computed(df: DataFrame, schema: Schema, transform: Transform, source_id: int) -> Column | None:
     """The transform of a column of the DataFrame; None where all its values are the same."""
     source = schema.get_field(source_id)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -18,12 +20,19 @@ from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.properties.data_locations import DataLocations
-from icecore.engine.spark.distribution import distribute
+from icecore.engine.spark.distribution import distribute, is_shuffled
 from icecore.engine.spark.progress import ProgressCallback, reporting
 from icecore.engine.spark.pyspark_api import DataFrame
 from icecore.engine.spark.spark_conform import column_name, conform_frame
 from icecore.engine.spark.spark_times import times_from_longs
 from icecore.engine.spark.task_frames import file_prefix_of_task, made_in_tasks
+from icecore.engine.spark.worker.batch_size import (
+    can_count,
+    has_texts,
+    in_counted_batches,
+    is_long_row,
+    with_short_rows,
+)
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -37,7 +46,7 @@ _RAISED = re.compile(
     r"^icecore\.engine\.errors\.(\w+): (.*?)\s*(?=\n\s*SQLSTATE:|\n\s+at |\n\n|\Z)", re.MULTILINE | re.DOTALL
 )
 
-Batches = Iterable[pa.RecordBatch]
+_Task: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def write_frame_files(
@@ -56,8 +65,9 @@ def write_frame_files(
 
     The columns are made to fit the schema by name (see `conform_frame`), the rows are clustered by the spec and sorted
     (see `distribute`). Files are named as by `write_data_files`, with the prefix `<file_prefix>-<task>-<attempt>`;
-    `file_prefix` must be new for each call. The DataFrame is computed exactly once. `on_progress(done, total)` is
-    called with numbers of tasks from another thread, in classic mode only.
+    `file_prefix` must be new for each call. The DataFrame is computed once, or begun anew at a row of long texts (see
+    `with_short_rows`). `on_progress(done, total)` is called with numbers of tasks from another thread, in classic mode
+    only.
 
     Raises ValidationError where data, spec, order or a property doesn't fit, StorageError where writing fails. What
     tasks wrote before an error stays behind as orphan files.
@@ -71,14 +81,30 @@ def write_frame_files(
         sort_order.check(schema)
     schema_to_arrow(schema)
     frame = conform_frame(df, schema)
-    frame = distribute(frame, schema=schema, spec=spec, sort_order=sort_order, properties=properties)
+    arranged = partial(distribute, schema=schema, spec=spec, sort_order=sort_order, properties=properties)
     task = _task(schema, spec, location, storage, dict(properties), file_prefix, sort_order)
+    # A long text fails the job, which must not be when there are files.
+    countable = can_count(frame) and (not has_texts(frame) or is_shuffled(frame, schema, spec, properties))
     with (
         translated_spark_errors(),
         reporting(df.sparkSession, on_progress, f"write {DataLocations.at(location).folder}"),
     ):
-        rows = made_in_tasks(frame, task, _RESULT).collect()
+        rows = _answers(frame, arranged, task, countable=countable)
     return [pickle.loads(row.file) for row in rows]
+
+
+def _answers(
+    frame: DataFrame, arranged: Callable[[DataFrame], DataFrame], task: _Task, *, countable: bool
+) -> list[Any]:
+    """The rows that the task returns for those of the frame, in counted batches where its rows are short."""
+    if countable:
+        try:
+            counted = in_counted_batches(arranged(with_short_rows(frame)))
+            return list(made_in_tasks(counted, task, _RESULT).collect())
+        except Exception as e:
+            if not is_long_row(e):
+                raise
+    return list(made_in_tasks(arranged(frame), task, _RESULT).collect())
 
 
 def _task(
@@ -89,7 +115,7 @@ def _task(
     properties: Mapping[str, str],
     file_prefix: str,
     sort_order: SortOrder | None,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> _Task:
     """The function that each Spark task runs. Nothing of the driver's but the arguments goes along."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -77,7 +77,7 @@ def write_data_files(
     kind = file_kind(schema, storage, options, modes, spec.spec_id, None if noted is None else noted.order_id)
     writers = _Writers(kind, spec, DataLocations.at(location), file_prefix)
     try:
-        tables = (conform(piece, schema) for piece in _pieces(data))
+        tables = (_joined(conform(piece, schema)) for piece in _pieces(data))
         for table in tables if order is None or presorted else _in_order(tables, order, spec, schema):
             for partition, rows in partition_batches(table, spec, schema):
                 writers.add(partition, rows)
@@ -192,14 +192,19 @@ def _pieces(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa
         batches.append(batch)
         size += batch.nbytes
         if size >= _STREAM_PIECE_BYTES:
-            yield _joined(batches)
+            yield _table(batches)
             batches, size = [], 0
     if batches:
-        yield _joined(batches)
+        yield _table(batches)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
+def _table(batches: list[pa.RecordBatch]) -> pa.Table:
     try:
         return pa.Table.from_batches(batches)
     except pa.ArrowException as e:
         raise ValidationError(f"the batches of one stream must have one schema: {e}") from e
+
+
+def _joined(table: pa.Table) -> pa.Table:
+    """The table in one chunk where it is small: to copy it costs less than its chunks do in each step that follows."""
+    return table.combine_chunks() if table.nbytes <= 2 * _STREAM_PIECE_BYTES else table

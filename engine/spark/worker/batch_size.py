@@ -1,0 +1,93 @@
+"""The size of the batches in which Spark hands rows to the Python of its tasks.
+
+Spark keeps a batch below `spark.sql.execution.arrow.maxBytesPerBatch` by asking for its size at each row, which takes
+longer than to fill it. Where no row has more than so many bytes, a number of rows is the same limit and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from icecore.engine.spark.pyspark_api import DataFrame
+from icecore.engine.spark.pyspark_api import functions as F
+from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.spark_sql_text import quote
+
+# Of all texts of a row. By Spark's own limit of 64 MiB a batch has some 4,000 such rows.
+SHORT_TEXT_BYTES = 16 * 1024
+_LONG_ROW = "icecore counts no rows as long as this one"
+_TEXTS = (T.StringType, T.BinaryType)
+_NUMBERS = (
+    T.NullType, T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType,
+    T.DecimalType, T.DateType, T.TimestampType, T.TimestampNTZType,
+)  # fmt: skip
+_NUMBER_BYTES = 17
+_NO_LIMIT = 2**31 - 1
+
+
+def is_long_row(error: BaseException) -> bool:
+    """Whether a job failed by a row that `with_short_rows` refuses."""
+    return _LONG_ROW in str(error)
+
+
+def has_texts(frame: DataFrame) -> bool:
+    """Whether rows of the frame have texts or bytes, the length of which the types don't tell."""
+    return any(isinstance(t, _TEXTS) for _, t in _leaves(frame.schema))
+
+
+def can_count(frame: DataFrame) -> bool:
+    """Whether rows of the frame are short where their texts are, and can be computed in a session of their own.
+
+    An Observation is told by the session that made it.
+    """
+    java: Any = getattr(frame.sparkSession, "_jsparkSession", None)
+    if java is None or not all(isinstance(t, _TEXTS + _NUMBERS) for _, t in _leaves(frame.schema)):
+        return False
+    observed = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.COLLECT_METRICS()
+    return not frame._jdf.queryExecution().analyzed().containsPattern(observed)
+
+
+def with_short_rows(frame: DataFrame) -> DataFrame:
+    """The frame, whose job fails at a row with more than SHORT_TEXT_BYTES of texts."""
+    texts = [path for path, t in _leaves(frame.schema) if isinstance(t, _TEXTS)]
+    if not texts:
+        return frame
+    length = " + ".join(f"coalesce(octet_length({quote(*path)}), 0L)" for path in texts)
+    column = texts[0][0]
+    tested = f"CASE WHEN {length} > {SHORT_TEXT_BYTES} THEN raise_error('{_LONG_ROW}') ELSE {quote(column)} END"
+    return frame.withColumn(column, F.expr(tested))
+
+
+def in_counted_batches(frame: DataFrame) -> DataFrame:
+    """A frame of short rows for one query, in which Spark counts them into batches no larger than it is told.
+
+    Its settings are those of a session of its own, a copy of the frame's as it is now.
+    """
+    java: Any = frame.sparkSession._jsparkSession
+    limit = java.sessionState().conf().arrowMaxBytesPerBatch()
+    rows = limit // _row_bytes(frame.schema)
+    if rows <= 0 or limit == _NO_LIMIT:
+        return frame
+    own = java.cloneSession()
+    settings = own.sessionState().conf()
+    given = settings.arrowMaxRecordsPerBatch()
+    settings.setConfString("spark.sql.execution.arrow.maxRecordsPerBatch", str(min(rows, given) if given > 0 else rows))
+    settings.setConfString("spark.sql.execution.arrow.maxBytesPerBatch", str(_NO_LIMIT))
+    dataset = frame.sparkSession._jvm.org.apache.spark.sql.classic.Dataset
+    return DataFrame(dataset.ofRows(own, frame._jdf.queryExecution().analyzed()), frame.sparkSession)
+
+
+def _row_bytes(struct: T.StructType) -> int:
+    """The most bytes that a short row takes in a batch."""
+    leaves = [t for _, t in _leaves(struct)]
+    return _NUMBER_BYTES * len(leaves) + SHORT_TEXT_BYTES * any(isinstance(t, _TEXTS) for t in leaves)
+
+
+def _leaves(struct: T.StructType, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], T.DataType]]:
+    """The columns and fields of structs that are no structs, each by its path of names."""
+    for f in struct.fields:
+        if isinstance(f.dataType, T.StructType):
+            yield from _leaves(f.dataType, (*path, f.name))
+        else:
+            yield (*path, f.name), f.dataType
