@@ -10,7 +10,13 @@ import ctypes
 import os
 import threading
 import weakref
-from typing import Any, Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias
+
+from attrs import frozen
+
+Turn: TypeAlias = "AbstractContextManager[None, None]"
+"""A time for which no other thread does the same."""
 
 
 class Forked(Protocol):
@@ -46,20 +52,36 @@ class Lock:
         """Leaves the lock that a thread may have held to the parent process."""
         self._lock = threading.RLock()
 
-    def is_free_within(self, seconds: float) -> bool:
-        """Whether this thread could have it in so much time; it does not keep it."""
+    def within(self, seconds: float, otherwise: type[Exception]) -> Turn:
+        """The lock for a thread that waits no longer for it: `otherwise` is raised then."""
+        return _WithinTime(self, seconds, otherwise)
+
+    def enter(self, seconds: float = -1) -> bool:
+        """Whether the thread has it now, after waiting for so long at most; a negative time is without end."""
         lock = self._lock
-        if found := lock.acquire(timeout=seconds):
-            lock.release()
-        return found
+        if entered := lock.acquire(timeout=seconds):
+            self._entered.append(lock)
+        return entered
 
     def __enter__(self) -> None:
-        lock = self._lock
-        lock.acquire()
-        self._entered.append(lock)
+        self.enter()
 
     def __exit__(self, *_: object) -> None:
         self._entered.pop().release()
+
+
+@frozen
+class _WithinTime:
+    lock: Lock
+    seconds: float
+    otherwise: type[Exception]
+
+    def __enter__(self) -> None:
+        if not self.lock.enter(self.seconds):
+            raise self.otherwise
+
+    def __exit__(self, *error: object) -> None:
+        self.lock.__exit__(*error)
 
 
 def _after_fork() -> None:

@@ -45,11 +45,9 @@ class PlanContext:
 
     @property
     def planner(self) -> Planner:
-        """The planner of the table's files. Raises StaleRemovals in the write lock where other plans take long."""
+        """The planner of the table's files; in the write lock it raises StaleRemovals where other plans take long."""
         planner = self.planning.planner
-        if self._is_locked and not planner.is_free_within(LOCKED_WAIT_S):
-            raise StaleRemovals
-        return planner
+        return planner.waiting(LOCKED_WAIT_S, StaleRemovals) if self._is_locked else planner
 
     @property
     def _is_locked(self) -> bool:

@@ -5,6 +5,7 @@ Spec: Scan Planning (SP1 to SP8). A plan never leaves a file out that may hold a
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field
 
+from icecore.engine.common.fork_safety import Turn
 from icecore.engine.common.identity_cache import IdentityCache
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import StorageError
@@ -34,14 +36,8 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.byte_cache import ByteCache
+from icecore.projections.plan import file_queries
 from icecore.projections.plan.delete_pairs import DeletePairs
-from icecore.projections.plan.file_queries import (
-    columns_of_files,
-    count_by_manifest,
-    count_files,
-    data_files,
-    partition_columns,
-)
 from icecore.projections.plan.lost_values import telling_specs
 from icecore.projections.plan.manifest_pruning import matching_manifests
 from icecore.projections.plan.plan_deletes import DeleteEntries
@@ -85,10 +81,18 @@ class Planner:
     )
     _deletes: IdentityCache[ManifestSelection, DeleteEntries] = field(init=False, factory=IdentityCache, repr=False)
     _files: ByteCache[tuple[object, ...], tuple[TableMetadata, pa.Table]] = field(init=False, repr=False)
+    _turn: Turn = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self._tables = EntryTables(self.repository.entries, self.cache, self.memory, self.forgotten)
+        self._turn = self._tables.lock
         self._files = ByteCache(KEPT_FILES_BYTES, lambda kept: kept[1].get_total_buffer_size() + BYTES_OF_METADATA)
+
+    def waiting(self, seconds: float, otherwise: type[Exception]) -> Planner:
+        """This planner, where plans of other threads, one at a time, are waited for so long; `otherwise` is raised."""
+        waiting = copy.copy(self)
+        waiting._turn = self._tables.lock.within(seconds, otherwise)
+        return waiting
 
     def forgotten(self, stream: str) -> str:
         """The position at which bounds of a table's files were forgotten last; empty where they never were."""
@@ -130,7 +134,7 @@ class Planner:
     def list_manifests(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
         """The manifests of a snapshot. The same tuple each time, while the snapshot is among the last ones."""
         key = (state.stream, snapshot.snapshot_id)
-        with self._tables.lock:
+        with self._turn:
             known = self._lists.get(key)
             if known is None or known[0] != snapshot:
                 known = (snapshot, self.repository.list_manifests(state, snapshot))
@@ -201,7 +205,7 @@ class Planner:
             if not columns or not planned.files.num_rows or planned.is_beyond(most):
                 return planned, pa.table({})
             names = [n for n in columns if n in scope.columns()]
-            return planned, columns_of_files(self._tables.connection, scope, planned.files, names)
+            return planned, file_queries.columns_of_files(self._tables.connection, scope, planned.files, names)
 
         return self._trusting(state, listed, look)
 
@@ -221,7 +225,7 @@ class Planner:
             if not data.parts:
                 return {}
             predicate = self._predicate(state, data, data.columns(), bound, schema)
-            found = count_by_manifest(self._tables.connection, data, predicate, entries)
+            found = file_queries.count_by_manifest(self._tables.connection, data, predicate, entries)
             places = {id(m): i for i, m in enumerate(listed)}
             manifests = (places[id(data.manifests[p])] for p in data.places_of(found["m"]).tolist())
             return dict(sorted(zip(manifests, found["files"].to_pylist(), strict=True)))
@@ -263,7 +267,7 @@ class Planner:
 
         Raises StorageError where they don't then either.
         """
-        with self._tables.lock:
+        with self._turn:
             try:
                 return action()
             except FAULTS as e:
@@ -300,7 +304,7 @@ class Planner:
             connection = self._tables.connection
             known = self._delete_entries(deletes, all_data) if deletes.parts else None
             metrics = () if known is None else known.metrics()
-            files = data.in_list_order(data_files(connection, data, predicate, entries, metrics, most))
+            files = data.in_list_order(file_queries.data_files(connection, data, predicate, entries, metrics, most))
             if known is not None and files.num_rows and not (most is not None and files.num_rows > most):
                 deleting, pairs = known.files, known.pairs(connection, files, state.metadata)
             files = files.drop_columns(list(metrics))
@@ -369,19 +373,15 @@ class Planner:
         """Live data files in the manifests looked into, their rows, and the files that partition values leave."""
         if not scope.parts:
             return 0, 0, 0
-        columns = partition_columns(scope.columns())
+        columns = file_queries.partition_columns(scope.columns())
         by_partition = self._predicate(planned.state, scope, columns, planned.bound, planned.schema)
-        return count_files(self._tables.connection, scope, by_partition, entries)
+        return file_queries.count_files(self._tables.connection, scope, by_partition, entries)
 
     def clear(self) -> None:
         """Drops all cached entries and lists; segments on disk stay."""
         with self._tables.lock:
             self._let_go()
             self._tables.clear()
-
-    def is_free_within(self, seconds: float) -> bool:
-        """Whether a plan would begin in so much time: there is one at a time."""
-        return self._tables.lock.is_free_within(seconds)
 
     def is_open(self) -> bool:
         """Whether DuckDB is there: it goes with `close`, and comes back with the next plan."""

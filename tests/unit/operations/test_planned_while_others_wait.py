@@ -87,8 +87,13 @@ def test_an_upsert_reads_again_what_it_read_quickly(
     assert files_in(table) == files_of(table)
 
 
+@pytest.mark.parametrize("comes", ["before the plan", "as it begins"])
 def test_nobody_waits_in_the_lock_for_another_threads_plan(
-    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], monkeypatch: pytest.MonkeyPatch
+    catalog: icecore.Catalog,
+    open_again: Open,
+    losing: list[Callable[[], Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    comes: str,
 ) -> None:
     """A reader that expands many manifests is waited for outside of it, where others commit meanwhile."""
     monkeypatch.setattr(action, "LOCKED_WAIT_S", 0.01)
@@ -96,7 +101,6 @@ def test_nobody_waits_in_the_lock_for_another_threads_plan(
     table.append(rows(1, 2))
     planner, other, reading = table._planning.planner, open_again().load_table("ns.t"), threading.Event()
     connection, plans = repository_of(catalog).store.connection(), list[bool]()
-    count_calls(monkeypatch, planner_module.Planner, "tasks", lambda: plans.append(connection.in_transaction))
 
     def read() -> None:
         with planner._tables.lock:
@@ -106,17 +110,28 @@ def test_nobody_waits_in_the_lock_for_another_threads_plan(
     read_until, reader = threading.Event(), threading.Thread(target=read)
 
     def slow_reader() -> None:
-        other.append(rows(4))
         reader.start()
         reading.wait(10)
-        # Whoever plans in the lock waits for it no longer than for LOCKED_WAIT_S, and lets go of both.
-        threading.Timer(0.5, read_until.set).start()
 
-    losing += [lambda: other.append(rows(3)), slow_reader]
+    def planned() -> None:
+        plans.append(connection.in_transaction)
+        if plans[-1] and comes == "as it begins":
+            slow_reader()
+        elif not plans[-1] and reading.is_set():
+            # Whoever waited for it in the lock would have waited for long.
+            read_until.set()
+
+    def second_loss() -> None:
+        other.append(rows(4))
+        if comes == "before the plan":
+            slow_reader()
+
+    count_calls(monkeypatch, planner_module.Planner, "tasks", planned)
+    losing += [lambda: other.append(rows(3)), second_loss]
     table.delete("id = 1")
     reader.join()
     assert ids_of(table) == [2, 3, 4]
-    assert plans == [False, False, False]
+    assert plans == [False, False, True, False]
 
 
 @pytest.mark.parametrize("kind", ["data files", "delete files"])
