@@ -47,10 +47,10 @@ class PlanContext:
     def planner(self) -> Planner:
         """The planner of the table's files; in the write lock it raises StaleRemovals where other plans take long."""
         planner = self.planning.planner
-        return planner.waiting(LOCKED_WAIT_S, StaleRemovals) if self._is_locked else planner
+        return planner.waiting(LOCKED_WAIT_S, StaleRemovals) if self.is_locked else planner
 
     @property
-    def _is_locked(self) -> bool:
+    def is_locked(self) -> bool:
         """Whether others wait for the write lock meanwhile."""
         return self.repository.store.connection().in_transaction
 
@@ -63,7 +63,7 @@ class PlanContext:
 
         How long others take `elsewhere`, as a Spark job that waits for executors, nobody knows.
         """
-        if size > (0 if is_elsewhere else LOCKED_BYTES) and self._is_locked:
+        if size > (0 if is_elsewhere else LOCKED_BYTES) and self.is_locked:
             raise StaleRemovals
 
 

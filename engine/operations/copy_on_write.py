@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +11,11 @@ from attrs import define
 
 from icecore.engine.data.read.read_tasks import DeleteCache, read_task
 from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.data.write.row_ranges import PIECE_BYTES, pieces
 from icecore.engine.data.write.write_rows import write_data_files
+from icecore.engine.formats.arrays import Mask
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
-from icecore.engine.operations.merge_on_read import Positions
+from icecore.engine.operations.merge_on_read import Positions, Selected
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.properties.table_properties import MIB
 from icecore.engine.spec.content_file import ContentFile
@@ -62,6 +64,14 @@ class LiveRows:
             table_schemas=metadata.schemas,
             deletes=self.deletes,
         )
+
+    def chosen(self, by: Callable[[pa.Table], Mask]) -> Selected:
+        """The rows that a function chooses: it gives a mask of many rows at a time."""
+        live, positions = 0, [np.zeros(0, np.int64)]
+        for some in pieces(self, PIECE_BYTES):
+            live += some.num_rows
+            positions.append(some[POS.name].to_numpy()[by(some)].astype(np.int64))
+        return Selected(np.concatenate(positions), live)
 
     def write_without(self, positions: Positions) -> list[ContentFile]:
         """Writes the rows that are at none of the positions, which are those of live rows in order, into new files.

@@ -72,19 +72,11 @@ def _remove_selected(
 ) -> None:
     metadata, storage, deletes = at.metadata, at.storage, DeleteCache()
     for task in tasks:
-        path, key = task.file.file_path, task_key(task)
         if task.residual == TRUE:
-            effects.gone.append(path)
+            effects.gone.append(task.file.file_path)
             continue
+        key = task_key(task)
         if key not in before.selected:
             before.selected[key] = select_rows(task, metadata, storage, deletes)
-        selected = before.selected[key]
-        if effects.by_position or len(selected.positions) in (0, selected.live_rows):
-            effects.take(LiveRows(task, metadata, storage, deletes), selected.positions, selected.live_rows)
-            continue
-        if key not in before.rewritten:
-            rows = LiveRows(task, metadata, storage, deletes)
-            before.rewritten[key] = tuple(rows.write_without(selected.positions))
-        effects.gone.append(path)
-        effects.added += before.rewritten[key]
+        effects.take(LiveRows(task, metadata, storage, deletes), before.selected[key], before)
     effects.write(at, deletes, before)

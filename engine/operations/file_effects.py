@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field
@@ -15,19 +14,16 @@ from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.commit.new_manifests import ManifestRemoval
 from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.data.scan_task import FileScanTask
-from icecore.engine.data.write.row_ranges import PIECE_BYTES, pieces
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
-from icecore.engine.formats.arrays import Mask
 from icecore.engine.formats.entry_arrow import path_keys
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.copy_on_write import LiveRows
-from icecore.engine.operations.merge_on_read import Positions, write_deletes
+from icecore.engine.operations.merge_on_read import Positions, Selected, write_deletes
 from icecore.engine.operations.reusable_files import FileKey, ReusableFiles, task_key
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent
-from icecore.engine.spec.reserved import POS
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.projections.entries.carried_entries import file_key, file_keys
 
@@ -53,25 +49,20 @@ class FileEffects:
         """The paths of data files that are removed or get deletes."""
         return [*self.gone, *self.marked]
 
-    def take(self, rows: LiveRows, positions: Positions, live_rows: int) -> None:
-        """Deletes the rows at some positions of a file that has so many live ones."""
-        if not len(positions):
+    def take(self, rows: LiveRows, selected: Selected, before: ReusableFiles | None = None) -> None:
+        """Deletes rows of a file; one that was written without them before is taken as it is."""
+        if not len(selected.positions):
             return
-        if len(positions) == live_rows:
+        if len(selected.positions) == selected.live_rows:
             self.gone.append(rows.task.file.file_path)
         elif self.by_position:
-            self.selected.append((rows.task, positions))
+            self.selected.append((rows.task, selected.positions))
         else:
+            rewritten, key = (before or ReusableFiles()).rewritten, task_key(rows.task)
+            if key not in rewritten:
+                rewritten[key] = tuple(rows.write_without(selected.positions))
             self.gone.append(rows.task.file.file_path)
-            self.added += rows.write_without(positions)
-
-    def take_chosen(self, rows: LiveRows, chosen: Callable[[pa.Table], Mask]) -> None:
-        """Deletes the rows that a function chooses: it gives a mask of many live rows at a time."""
-        live, positions = 0, [np.zeros(0, np.int64)]
-        for some in pieces(rows, PIECE_BYTES):
-            live += some.num_rows
-            positions.append(some[POS.name].to_numpy()[chosen(some)].astype(np.int64))
-        self.take(rows, np.concatenate(positions), live)
+            self.added += rewritten[key]
 
     def write(self, at: PlanContext, deletes: DeleteCache, before: ReusableFiles | None = None) -> None:
         """Writes the delete files of all rows that are deleted by position, but for those written before."""

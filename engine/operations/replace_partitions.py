@@ -113,7 +113,7 @@ def _take_partitions(at: PlanContext, snapshot: Snapshot | None, effects: FileEf
                     effects.gone.append(task.file.file_path)
             else:
                 rows = LiveRows(task, metadata, at.storage, deletes)
-                effects.take_chosen(rows, lambda some: _rows_in(some, metadata, replaced))
+                effects.take(rows, rows.chosen(lambda some: _rows_in(some, metadata, replaced)))
         effects.write(at, deletes)
 
 

@@ -6,7 +6,7 @@ the rows found in them, and the files written from them, still hold.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -42,11 +42,12 @@ def table_shape(metadata: TableMetadata) -> tuple[Any, ...]:
 
 @define
 class ReusableFiles:
-    """The rows selected in each source file, the files that replace it, its deletes."""
+    """The rows selected in each source file, the files that replace it, its deletes; the files of rows that come."""
 
     selected: dict[TaskKey, Selected] = field(factory=dict)
     rewritten: dict[TaskKey, tuple[ContentFile, ...]] = field(factory=dict)
     deletes: dict[TaskKey, ContentFile] = field(factory=dict)
+    inserted: dict[Hashable, tuple[ContentFile, ...]] = field(factory=dict)
     _shape: Any = None
 
     def use(self, metadata: TableMetadata) -> None:
@@ -58,7 +59,7 @@ class ReusableFiles:
 
     def forget(self) -> None:
         """Forgets everything, as once the files are deleted."""
-        self.selected, self.rewritten, self.deletes = {}, {}, {}
+        self.selected, self.rewritten, self.deletes, self.inserted = {}, {}, {}, {}
 
     def note_deletes(self, tasks: Sequence[FileScanTask], written: Sequence[ContentFile]) -> None:
         """Notes delete files that are about one data file each; shared ones depend on what else was deleted."""

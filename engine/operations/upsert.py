@@ -6,7 +6,7 @@ compared null-safe, and a column that the data lacks keeps its value in an updat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from operator import ne
 from typing import Any
 
@@ -36,8 +36,11 @@ from icecore.engine.operations.conflict_validation import Check, CommitBase
 from icecore.engine.operations.copy_on_write import LiveRows, write_again
 from icecore.engine.operations.delete_by_filter import read_snapshot
 from icecore.engine.operations.file_effects import FileEffects, discarding_on_error, produce
-from icecore.engine.operations.merge_on_read import merges_on_read
+from icecore.engine.operations.merge_on_read import Selected, merges_on_read
+from icecore.engine.operations.reusable_files import ReusableFiles, TaskKey, table_shape, task_key
 from icecore.engine.properties.table_properties import UPDATE_MODE
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import ROW_ID
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import DoubleType, FloatType, PrimitiveType
@@ -46,6 +49,8 @@ from icecore.engine.spec.updates.table_update import AddSnapshot
 ROWS_UPDATED = "icecore.rows-updated"
 ROWS_INSERTED = "icecore.rows-inserted"
 MAX_VALUES = 200
+ROWS_TO_FILES = 10
+"""How much less bytes rows take on disk than in memory, as LOCKED_BYTES has it."""
 
 
 @frozen
@@ -67,8 +72,12 @@ class Upsert:
     updates: bool
     inserts: bool
     base: CommitBase | None = None
+    before: ReusableFiles = field(factory=ReusableFiles)
     result: UpsertResult = UpsertResult()
+    _matching: _Matching | None = None
+    # What the latest attempt did itself: the files that it read, and whether it wrote the rows that come.
     _read: frozenset[str] = frozenset()
+    _wrote: bool = False
 
     @classmethod
     def of(
@@ -80,6 +89,7 @@ class Upsert:
         updates: bool,
         inserts: bool,
         base: CommitBase | None = None,
+        before: ReusableFiles | None = None,
     ) -> Upsert:
         """The upsert of data. Raises ValidationError where the keys can't be told, or one comes twice."""
         if not updates and not inserts:
@@ -93,7 +103,7 @@ class Upsert:
                 raise ValidationError(f"a key of an upsert must be a top-level primitive column, found {key!r}")
             if key not in rows.column_names:
                 raise ValidationError(f"the data lacks the key column {key!r}")
-        upsert = cls(rows, keys, target, updates, inserts, base)
+        upsert = cls(rows, keys, target, updates, inserts, base, before or ReusableFiles())
         upsert.check_keys(conform(rows, schema))
         return upsert
 
@@ -103,31 +113,50 @@ class Upsert:
         An upsert with a base finds the keys there; ConflictingCommitsError is raised where that does not hold any more.
         """
         schema, branch = at.metadata.schema(), self.target.branch
-        source = conform(self.rows, schema)
+        self.before.use(at.metadata)
+        if self._matching is None or self._matching.shape != table_shape(at.metadata):
+            self._matching = _Matching(self, at.metadata)
+        matching, deletes = self._matching, DeleteCache()
         effects = FileEffects(merges_on_read(at.metadata, UPDATE_MODE))
         check = self.base and Check.of(at, self.base, branch)
         snapshot = read_snapshot(at, branch, self.base)
-        wanted = key_filter(source, self.keys, schema)
-        if check and source.num_rows:
-            check.read(wanted)
+        if check and matching.source.num_rows:
+            check.read(matching.wanted)
         tasks: list[FileScanTask] = []
-        if snapshot is not None and source.num_rows:
-            tasks = at.planner.tasks(at.state, snapshot, wanted, schema)
-        # Those that the attempt before read took no longer than a plan may.
-        at.check_reading(sum(t.file.file_size_in_bytes for t in tasks if t.file.file_path not in self._read))
-        self._read = frozenset(t.file.file_path for t in tasks)
-        with discarding_on_error(at, effects):
-            matching = _Matching(self, source, at.metadata.format_version)
+        if snapshot is not None and matching.source.num_rows:
+            tasks = at.planner.tasks(at.state, snapshot, matching.wanted, schema)
+        self._check_work(at, matching, tasks)
+        with discarding_on_error(at, effects, self.before):
             for task in tasks:
-                effects.take_chosen(LiveRows(task, at.metadata, at.storage, matching.deletes), matching.changed)
-            effects.write(at, matching.deletes)
+                rows = LiveRows(task, at.metadata, at.storage, deletes)
+                effects.take(rows, matching.search(rows), self.before)
+            effects.write(at, deletes, self.before)
             if check:
                 check.touched(effects.touched, vectors=effects.by_position)
-            new = matching.new_rows()
-            self.result = UpsertResult(matching.updated_rows, new.num_rows - matching.updated_rows)
-            if new.num_rows:
-                effects.added += write_again(new, at.metadata, at.storage)
+            new = matching.new_rows(tasks)
+            self.result = UpsertResult(new.updated, new.rows.num_rows - new.updated)
+            effects.added += self._written(at, new)
             return produce(at, self.target.with_summary(_counts(self.result)), (), effects)
+
+    def _check_work(self, at: PlanContext, matching: _Matching, tasks: Sequence[FileScanTask]) -> None:
+        """Raises StaleRemovals where others would wait for more than the attempt before did, which was quick.
+
+        Nothing was written yet then, so that all that earlier attempts found and wrote stays of use.
+        """
+        new = [t for t in tasks if task_key(t) not in matching.found]
+        at.check_reading(sum(t.file.file_size_in_bytes for t in new if t.file.file_path not in self._read))
+        self._read = frozenset(t.file.file_path for t in new)
+        if at.is_locked and not self._wrote:
+            for task in new:
+                matching.search(LiveRows(task, at.metadata, at.storage, DeleteCache()))
+            coming = matching.new_rows(tasks)
+            at.check_reading(0 if coming.key in self.before.inserted else coming.rows.nbytes // ROWS_TO_FILES)
+
+    def _written(self, at: PlanContext, new: _NewRows) -> tuple[ContentFile, ...]:
+        self._wrote = new.rows.num_rows > 0 and new.key not in self.before.inserted
+        if self._wrote:
+            self.before.inserted[new.key] = tuple(write_again(new.rows, at.metadata, at.storage))
+        return self.before.inserted.get(new.key, ())
 
     def check_keys(self, source: pa.Table) -> None:
         """Raises ValidationError where a key comes twice in the rows."""
@@ -178,18 +207,39 @@ def key_columns(rows: pa.Table, keys: Iterable[str]) -> list[pa.Array]:
     return out
 
 
-class _Matching:
-    """The search for the source's keys in rows of the table, file by file."""
+@frozen
+class _Found:
+    """The places in the source of the keys that a file has, and its rows that are to be replaced, with what comes."""
 
-    def __init__(self, upsert: Upsert, source: pa.Table, format_version: int) -> None:
+    at: Longs
+    selected: Selected
+    updated: tuple[pa.Table, ...]
+
+
+@frozen
+class _NewRows:
+    """The rows to write: so many replacements of the table's rows, then those that it lacks. Equal keys, equal rows."""
+
+    key: Hashable
+    rows: pa.Table
+    updated: int
+
+
+class _Matching:
+    """The search for the source's keys in rows of the table, file by file.
+
+    What was found in a file holds as long as the file and its deletes are the same, for tables of one `shape`.
+    """
+
+    def __init__(self, upsert: Upsert, metadata: TableMetadata) -> None:
         self.upsert = upsert
-        self.source = source
-        self.deletes = DeleteCache()
+        self.shape = table_shape(metadata)
+        self.source = source = conform(upsert.rows, metadata.schema())
+        self.wanted = key_filter(source, upsert.keys, metadata.schema())
         self.compared = [n for n in upsert.rows.column_names if n not in upsert.keys]
         self.kept = [n for n in source.column_names if n not in upsert.rows.column_names]
-        self.matched = np.zeros(source.num_rows, dtype=bool)
-        self.updated: list[pa.Table] = []
-        self.keeps_row_ids = format_version >= 3
+        self.found: dict[TaskKey, _Found] = {}
+        self.keeps_row_ids = metadata.format_version >= 3
         if source.num_rows:
             upsert.check_keys(source)
             columns = key_columns(source, upsert.keys)
@@ -198,33 +248,33 @@ class _Matching:
             self.place = np.empty(len(numbers), dtype=np.int64)
             self.place[numbers] = np.arange(len(numbers))
 
-    @property
-    def updated_rows(self) -> int:
-        return sum(t.num_rows for t in self.updated)
+    def search(self, rows: LiveRows) -> Selected:
+        """The rows of a file that are to be replaced."""
+        key = task_key(rows.task)
+        if key not in self.found:
+            places, updated = [np.zeros(0, np.int64)], list[pa.Table]()
+            selected = rows.chosen(lambda some: self._changed(some, places, updated))
+            self.found[key] = _Found(np.concatenate(places), selected, tuple(updated))
+        return self.found[key].selected
 
-    def changed(self, rows: pa.Table) -> Mask:
-        """A mask of the rows to be replaced, whose replacements are noted.
-
-        Raises ValidationError for a key twice.
-        """
+    def _changed(self, rows: pa.Table, places: list[Longs], updated: list[pa.Table]) -> Mask:
+        """A mask of the rows to be replaced; their replacements, and the places of all keys, are noted."""
         numbers = self.index.find(key_columns(rows, self.upsert.keys))
         hit = np.flatnonzero(numbers >= 0)
         at = self.place[numbers[hit]]
         mask = np.zeros(rows.num_rows, dtype=bool)
-        if self.upsert.updates:
-            self._check_once(at)
-        self.matched[at] = True
+        places.append(at)
         if not self.upsert.updates or not len(hit):
             return mask
         old, new = rows.take(pa.array(hit)), self.source.take(pa.array(at))
         differs = _differs(old, new, self.compared)
         if differs.any():
             mask[hit[differs]] = True
-            self.updated.append(self._replacing(old.filter(pa.array(differs)), new.filter(pa.array(differs))))
+            updated.append(self._replacing(old.filter(pa.array(differs)), new.filter(pa.array(differs))))
         return mask
 
-    def _check_once(self, at: Longs) -> None:
-        again = at[self.matched[at]]
+    def _check_once(self, at: Longs, matched: Mask) -> None:
+        again = at[matched[at]]
         if not len(again) and len(at):
             again = at[np.bincount(at)[at] > 1]
         if len(again):
@@ -239,13 +289,24 @@ class _Matching:
             new = new.append_column(pa.field(ROW_ID.name, pa.int64()), ids)
         return new
 
-    def new_rows(self) -> pa.Table:
-        """The rows to write: replacements of the table's rows, then those that it lacks."""
-        inserted = self.source.filter(pa.array(~self.matched)) if self.upsert.inserts else self.source.slice(0, 0)
-        if self.updated and self.keeps_row_ids:
+    def new_rows(self, tasks: Sequence[FileScanTask]) -> _NewRows:
+        """The rows to write for files that were searched; what was found in others is forgotten.
+
+        Raises ValidationError for a key twice.
+        """
+        self.found = {key: self.found[key] for key in map(task_key, tasks)}
+        matched, updated = np.zeros(self.source.num_rows, dtype=bool), list[pa.Table]()
+        for found in self.found.values():
+            if self.upsert.updates:
+                self._check_once(found.at, matched)
+            matched[found.at] = True
+            updated += found.updated
+        inserted = self.source.filter(pa.array(~matched)) if self.upsert.inserts else self.source.slice(0, 0)
+        if updated and self.keeps_row_ids:
             ids = pa.nulls(inserted.num_rows, pa.int64())
             inserted = inserted.append_column(pa.field(ROW_ID.name, pa.int64()), ids)
-        return pa.concat_tables([*self.updated, inserted])
+        key = frozenset(k for k, found in self.found.items() if found.updated), matched.tobytes()
+        return _NewRows(key, pa.concat_tables([*updated, inserted]), sum(t.num_rows for t in updated))
 
 
 def _differs(old: pa.Table, new: pa.Table, names: Sequence[str]) -> Mask:

@@ -345,11 +345,11 @@ class Transaction(OnceInBlock):
         The answer's `result` is set at commit. Raises ValidationError, that of a key twice in the table at commit.
         """
         pending, branch = self._pending, self._pending.first_branch(options)
-        target, schema = pending.target(branch, options), self.metadata.schema()
-        base = pending.base_if_named(branch, options, MERGE_ISOLATION)
+        base, schema = pending.base_if_named(branch, options, MERGE_ISOLATION), self.metadata.schema()
         if join_cols is not None and not case_sensitive:
             join_cols = [exact_name(n, schema) for n in names_of(join_cols, "join_cols")]
-        upsert = Upsert.of(df, join_cols, schema, target, when_matched_update_all, when_not_matched_insert_all, base)
+        which = when_matched_update_all, when_not_matched_insert_all
+        upsert = Upsert.of(df, join_cols, schema, pending.target(branch, options), *which, base, pending.reusable)
         if pending.answered is not None:
             upsert.result = result_of(pending.answered)
         pending.add_writing(upsert)

@@ -12,7 +12,7 @@ from lost_races import Open, count_calls, files_in, files_of
 
 import icecore
 from icecore.engine.maintenance import rewrite_data_files, rewrite_delete_files
-from icecore.engine.operations import action, delete_by_filter, upsert
+from icecore.engine.operations import action, copy_on_write, delete_by_filter, upsert
 from icecore.engine.table.table_maintenance import compact, merge_deletes
 from icecore.projections.plan import planner as planner_module
 
@@ -67,13 +67,13 @@ def test_an_upsert_reads_again_what_it_read_quickly(
     monkeypatch: pytest.MonkeyPatch,
     meanwhile: str,
 ) -> None:
-    """It keeps nothing between its attempts: while others wait it reads the files of the one before, and few more."""
+    """While others wait it reads files again whose deletes are others than in the attempt before, and few more."""
     monkeypatch.setattr(action, "LOCKED_BYTES", 0)
     table = make_table(catalog, format_version=3, properties={"write.delete.mode": "merge-on-read"})
     table.append(rows(*range(9)))
     other, locked = open_again().load_table("ns.t"), list[bool]()
     connection = repository_of(catalog).store.connection()
-    count_calls(monkeypatch, upsert, "LiveRows", lambda: locked.append(connection.in_transaction))
+    count_calls(monkeypatch, copy_on_write, "read_task", lambda: locked.append(connection.in_transaction))
 
     if meanwhile == "append":
         losing += [lambda: other.append(rows(-1, 10)), lambda: other.append(rows(-2, 11))]
@@ -84,6 +84,57 @@ def test_an_upsert_reads_again_what_it_read_quickly(
     assert table.scan("name = 'new'").to_arrow()["id"].to_pylist() == [5]
     assert table.scan().to_arrow().num_rows == (13 if meanwhile == "append" else 7)
     assert any(locked) == (meanwhile == "delete")
+    assert files_in(table) == files_of(table)
+
+
+@pytest.mark.parametrize("meanwhile", ["append", "delete"])
+@pytest.mark.parametrize(("version", "mode"), [(2, "copy-on-write"), (2, "merge-on-read"), (3, "merge-on-read")])
+def test_an_upsert_reads_and_writes_once_what_nobody_touched(
+    catalog: icecore.Catalog,
+    open_again: Open,
+    losing: list[Callable[[], Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+    mode: str,
+    meanwhile: str,
+) -> None:
+    """Its second plan is quick, however long the first took; the rows that come are written again for others only."""
+    properties = {"write.update.mode": mode, "write.delete.mode": "merge-on-read"}
+    table = make_table(catalog, format_version=version, properties=properties)
+    for start in (0, 10, 20, 30):
+        table.append(rows(start, start + 1, start + 2))
+    reads = count_calls(monkeypatch, copy_on_write, "read_task")
+    rewrites = count_calls(monkeypatch, copy_on_write.LiveRows, "write_without")
+    written = count_calls(monkeypatch, upsert, "write_again")
+    other = open_again().load_table("ns.t")
+    losing.append(lambda: other.append(rows(40)) if meanwhile == "append" else other.delete("id = 10"))
+    changed = rows(0, 10, 20, 99).set_column(1, "name", [["new"] * 4])
+    result = table.upsert(changed, ["id"])
+    assert (result.rows_updated, result.rows_inserted) == ((3, 1) if meanwhile == "append" else (2, 2))
+    assert sorted(table.scan("name = 'new'").to_arrow()["id"].to_pylist()) == [0, 10, 20, 99]
+    assert table.scan().to_arrow().num_rows == (14 if meanwhile == "append" else 13)
+    touched = int(meanwhile == "delete")
+    assert len(reads) == 3 + touched and len(written) == 1 + touched
+    assert len(rewrites) == (3 if mode == "copy-on-write" else 0)
+    assert files_in(table) == files_of(table)
+    assert catalog.verify().problems == ()
+
+
+def test_an_upsert_does_not_write_many_rows_again_while_others_wait(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt before was quick because it wrote none, so it says nothing of how long that takes."""
+    monkeypatch.setattr(upsert, "ROWS_TO_FILES", 1e-9)
+    table = make_table(catalog, format_version=3, properties={"write.delete.mode": "merge-on-read"})
+    table.append(rows(1, 2, 3))
+    other, locked = open_again().load_table("ns.t"), list[bool]()
+    connection = repository_of(catalog).store.connection()
+    count_calls(monkeypatch, upsert, "write_again", lambda: locked.append(connection.in_transaction))
+    losing += [lambda: other.append(rows(9)), lambda: other.delete("id = 2")]
+    changed = rows(2, 3).set_column(1, "name", [["new", "new"]])
+    assert table.upsert(changed, ["id"]) == upsert.UpsertResult(rows_updated=1, rows_inserted=1)
+    assert locked == [False, False]
+    assert table.scan("name = 'new'").to_arrow().num_rows == 2 and ids_of(table) == [1, 2, 3, 9]
     assert files_in(table) == files_of(table)
 
 
