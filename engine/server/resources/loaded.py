@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import orjson
@@ -37,7 +38,7 @@ def loaded_table(call: Call, table: Table) -> Answer:
     storage = repository.storage_of(state)
     if call.past is None:
         _check_there(storage, state.metadata_location)
-    tag = f'"{state.event_hash[:32]}-{mode}"'
+    tag = _tag(call, state, mode)
     if tag in (t.strip().removeprefix("W/") for t in call.headers.get("if-none-match", "").split(",")):
         return Answer(304, headers={"etag": tag})
     body = _table_body(call, state, storage, mode) if call.past is not None else _kept_body(call, state, storage, mode)
@@ -64,7 +65,7 @@ def committed_table(call: Call, table: Table) -> Answer:
 def state_committed(call: Call, state: TableState) -> Answer:
     """The state of a table after a commit, whole."""
     state = _with_its_file(call, state)
-    return _whole_table(state, _kept_body(call, state, call.catalog._warehouse.repository.storage_of(state), ALL))
+    return _whole_table(call, state, _kept_body(call, state, call.catalog._warehouse.repository.storage_of(state), ALL))
 
 
 def table_again(call: Call, stored: StoredAnswer) -> Answer:
@@ -75,7 +76,7 @@ def table_again(call: Call, stored: StoredAnswer) -> Answer:
     stream = warehouse.store.event_at(stored.last_position).stream
     state = warehouse.repository.state_at(stream, stored.last_position)
     assert state is not None, "a stream has a state from its first event on"
-    return _whole_table(state, _table_body(call, state, warehouse.repository.storage_of(state), ALL))
+    return _whole_table(call, state, _table_body(call, state, warehouse.repository.storage_of(state), ALL))
 
 
 def view_again(call: Call, stored: StoredAnswer) -> Answer:
@@ -86,8 +87,17 @@ def view_again(call: Call, stored: StoredAnswer) -> Answer:
     return loaded_view(call, view_of(call.catalog, warehouse.store.event_at(stored.last_position).stream))
 
 
-def _whole_table(state: TableState, body: bytes) -> Answer:
-    return Answer(200, body, headers={"etag": f'"{state.event_hash[:32]}-{ALL}"'})
+def _whole_table(call: Call, state: TableState, body: bytes) -> Answer:
+    return Answer(200, body, headers={"etag": _tag(call, state, ALL)})
+
+
+def _tag(call: Call, state: TableState, mode: str) -> str:
+    """The ETag of a table: beside its last event it tells where its file is now, and how clients are to read it.
+
+    The warehouse may be moved, and the server started again with other options.
+    """
+    told = orjson.dumps([state.event_hash, state.metadata_location, table_config(call)])
+    return f'"{hashlib.sha256(told).hexdigest()[:32]}-{mode}"'
 
 
 def staged_table(call: Call, metadata: TableMetadata) -> Answer:

@@ -131,6 +131,20 @@ def test_a_table_is_made_loaded_changed_renamed_and_dropped(rest: RestClient, ca
     assert rest.get("/v1/namespaces/ns/tables").json == {"identifiers": []}
 
 
+def test_a_client_is_told_anew_where_a_table_is_and_how_it_is_read(tmp_path: Path) -> None:
+    """What it has is old where the warehouse was moved or the server plans scans now, though no commit came."""
+    path, there, moved = "/v1/namespaces/ns/tables/t", tmp_path / "lake", tmp_path / "moved"
+    with icecore.open(there) as catalog, served(catalog) as rest:
+        make_table(rest)
+        tag = rest.get(path).headers["etag"]
+        assert rest.get(path, if_none_match=tag).status == 304
+    with icecore.open(there) as catalog, served(catalog, ServerSettings(plans_scans=True)) as rest:
+        assert rest.get(path, if_none_match=tag).json["config"] == {"scan-planning-mode": "server"}
+    icecore.move_warehouse(there, moved)
+    with icecore.open(moved) as catalog, served(catalog) as rest:
+        assert "/moved/" in rest.get(path, if_none_match=tag).json["metadata-location"]
+
+
 def test_the_engine_is_the_one_that_the_snapshot_names(rest: RestClient, catalog: icecore.Catalog) -> None:
     """By their User-Agent all of Java's clients are `Apache-HttpClient`."""
     make_table(rest)

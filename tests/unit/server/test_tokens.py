@@ -218,6 +218,18 @@ def test_a_revoked_or_expired_token_opens_nothing_more(
     assert asked(rest, second, "GET", T).error[:2] == (419, "AuthenticationTimeoutException")
 
 
+def test_who_knows_an_etag_is_told_no_more_by_it(rest: RestClient, tokens: AccessTokens) -> None:
+    """Neither that a table is as it was, nor what another one was just told of it, from memory too."""
+    reader, other, few = made(tokens, "read:*"), made(tokens, "manage:people", name="bob"), f"{T}?snapshots=refs"
+    for path in (T, few):
+        tag = asked(rest, reader, "GET", path).headers["etag"]
+        shown = {"If-None-Match": tag, "Authorization": f"Bearer {reader}"}
+        assert [rest.ask("GET", path, None, shown).status for _ in range(2)] == [304, 304]
+        for secret, status in ((other, 403), ("", 401), (reader[:-1], 401)):
+            shown["Authorization"] = f"Bearer {secret}"
+            assert [rest.ask("GET", path, None, shown).status for _ in range(2)] == [status] * 2
+
+
 def test_a_token_that_is_revoked_while_a_body_comes_commits_nothing(
     rest: RestClient, tokens: AccessTokens, catalog: icecore.Catalog
 ) -> None:
