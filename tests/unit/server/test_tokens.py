@@ -173,7 +173,7 @@ def test_names_that_are_alike_are_told_to_who_may_read_there(
 
 
 def test_who_is_in_the_way_of_a_location_is_told_to_who_may_read_there(tmp_path: Path) -> None:
-    """A folder that holds all tables would tell the name of one after the other."""
+    """A folder that holds all tables would tell the name of one after the other, to who moves a table there too."""
     with icecore.open(tmp_path / "lake", unique_locations=True) as catalog, served(catalog) as rest:
         for name in ("sales", "people"):
             catalog.create_namespace(name)
@@ -181,9 +181,15 @@ def test_who_is_in_the_way_of_a_location_is_told_to_who_may_read_there(tmp_path:
         tokens = AccessTokens(catalog._warehouse.store)
         some, every = (tokens.create(g, [Grant.parse(g)])[1] for g in ("write:sales", "manage:*"))
         body = {"name": "mine", "location": people.rpartition("/")[0], "schema": SCHEMA}
-        hidden, told = (asked(rest, by, "POST", "/v1/namespaces/sales/tables", body) for by in (some, every))
-        assert hidden.error[:2] == told.error[:2] == (403, "ForbiddenException")
-        assert told.error[2] == f"{hidden.error[2]}: {people}, where files of people.t are"
+        catalog.create_table("sales.t", parse_schema("id long"))
+        move = {"action": "set-location", "location": body["location"]}
+        lead = {"action": "set-properties", "updates": {"write.data.path": body["location"]}}
+        calls = [("", body), *(("/t", {"requirements": [], "updates": [update]}) for update in (move, lead))]
+        for of, sent in calls:
+            path = f"/v1/namespaces/sales/tables{of}"
+            hidden, told = (asked(rest, by, "POST", path, sent) for by in (some, every))
+            assert hidden.error[:2] == told.error[:2] == (403, "ForbiddenException")
+            assert told.error[2] == f"{hidden.error[2]}: {people}, where files of people.t are"
 
 
 def test_pages_tell_nothing_of_namespaces_that_are_not_shown(
