@@ -35,7 +35,7 @@ from icecore.engine.server.resources import (
     views,
 )
 from icecore.engine.server.server_settings import ServerSettings
-from icecore.engine.server.wire.answer import Answer
+from icecore.engine.server.wire.answer import NO_CONTENT, Answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import V1, Endpoint, Work
 from icecore.engine.server.wire.error_answers import error_answer, named_error
@@ -94,14 +94,18 @@ class Threads:
         self.counts = {Work.WRITE: told.writers, Work.READ: told.readers, Work.PAGE: told.page_makers, Work.AUDIT: 1}
         self.pools = {work: ThreadPoolExecutor(n, f"icecore-{work.value}") for work, n in self.counts.items()}
 
-    async def run(self, work: Work, answer: Callable[[], Answer]) -> Answer:
-        """What a thread answers. Raises TooManyAuditsError where too many wait for findings already."""
+    async def run(self, work: Work, answer: Callable[[], Answer], receive: Receive) -> Answer:
+        """What a thread answers. Raises TooManyAuditsError where too many wait for findings already.
+
+        An audit that was not begun when its client went is not made: there is one at a time.
+        """
         if work is Work.AUDIT and self.audits >= self.serving.settings.most_audits:
             raise TooManyAuditsError(f"{self.audits} requests wait for findings already; try again later")
         self.audits += work is Work.AUDIT
         try:
             context = contextvars.copy_context()
-            return await asyncio.get_running_loop().run_in_executor(self.pools[work], context.run, answer)
+            made = asyncio.get_running_loop().run_in_executor(self.pools[work], context.run, answer)
+            return await (_unless_gone(made, receive) if work is Work.AUDIT else made)
         finally:
             self.audits -= work is Work.AUDIT
 
@@ -120,6 +124,22 @@ class Threads:
     def _close_connection(self, all_here: threading.Barrier) -> None:
         all_here.wait()
         self.serving.catalog._warehouse.store.close()
+
+
+async def _unless_gone(made: asyncio.Future[Answer], receive: Receive) -> Answer:
+    gone = asyncio.ensure_future(_client_gone(receive))
+    try:
+        await asyncio.wait((made, gone), return_when=asyncio.FIRST_COMPLETED)
+        # Nobody reads the other answer.
+        return made.result() if made.done() else NO_CONTENT
+    finally:
+        made.cancel()
+        gone.cancel()
+
+
+async def _client_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def application(catalog: Catalog, settings: ServerSettings | None = None) -> Starlette:
@@ -210,7 +230,7 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
     async def answered_by(request: Request, call: Call, raw: bytes) -> Response:
         answer = partial(_answer, endpoint, call, request.scope["path"], raw)
         version = serving.quick.version() if request.method == "GET" else None
-        made = await threads.run(endpoint.work, answer)
+        made = await threads.run(endpoint.work, answer, request.receive)
         if made.quick is not None and request.method == "GET":
             serving.quick.put(key_of(request.scope), made.quick, version)
         return response(made, request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from html import escape
@@ -17,6 +18,7 @@ from rest_client import RestClient, served
 import icecore
 from icecore.engine.catalog.audits import audit_tools
 from icecore.engine.evolution.schema_text import parse_schema
+from icecore.engine.server.application import Threads
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant
 from icecore.engine.server.page import kept_findings, table_page
@@ -116,6 +118,43 @@ def test_who_waits_for_findings_holds_nobody_else_up(evil: icecore.Catalog, monk
         finally:
             end.set()
         assert sorted(a.result().status for a in asked) == [200, 401, 401, 429]
+
+
+def test_nothing_is_found_for_who_is_gone(evil: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who leaves while others' findings are found no longer waits for its own, and no thread looks for them."""
+    begun, end, waits, left = (threading.Event() for _ in range(4))
+    looked, run = list[str](), Threads.run
+    for name in ("a", "b"):
+        evil.create_table(("ns", name), parse_schema("id long"))
+
+    def held(_: icecore.Catalog, *, tables: list[Any], **options: Any) -> Any:
+        looked.append(tables[0][-1])
+        begun.set()
+        assert end.wait(60)
+        return audit_tools.audit(evil, tables=tables, **options)
+
+    async def noted(threads: Threads, *args: Any) -> Any:
+        if begun.is_set():
+            waits.set()
+        try:
+            return await run(threads, *args)
+        finally:
+            left.set()
+
+    monkeypatch.setattr(table_page, "audit", held)
+    monkeypatch.setattr(Threads, "run", noted)
+    with served(evil) as rest, ThreadPoolExecutor(1) as clients:
+        first = clients.submit(rest.get, f"{OF_EVIL}/findings")
+        try:
+            assert begun.wait(60)
+            with socket.create_connection(("127.0.0.1", rest.port), timeout=60) as leaving:
+                leaving.sendall(b"GET /tables/ns/a/findings HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+                assert waits.wait(60)
+            assert left.wait(10), "while the thread is busy"
+        finally:
+            end.set()
+        assert (first.result().status, rest.get("/tables/ns/b/findings").status) == (200, 200)
+    assert looked == [EVIL, "b"]
 
 
 def test_pages_of_other_sites_have_no_say(rest: RestClient, catalog: icecore.Catalog) -> None:
