@@ -122,6 +122,8 @@ def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
     """The changes of an event, one phrase for each update."""
     if phrase := _phrase(kind, payload):
         yield phrase
+    if skipped := payload.get("skipped"):
+        yield f"{_counted(len(skipped), 'version')} before it {'is' if len(skipped) == 1 else 'are'} gone"
     match kind:
         case ev.VIEW_CREATED | ev.VIEW_COMMITTED:
             yield from _view_changes(payload)

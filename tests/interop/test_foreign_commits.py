@@ -163,6 +163,30 @@ def test_lost_files_between_are_noted(catalog: icecore.Catalog, peer: SqlCatalog
     assert catalog.verify().problems == ()
 
 
+def test_the_log_says_what_it_can_not_know(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
+    """A property that another engine set and set back is told of, unless the version between is gone: so is that."""
+    table = make_table(catalog, properties={"owner": "ann"})
+    locations = list[str]()
+
+    def set_and_back() -> list[str]:
+        position = catalog.position
+        for owner in ("eve", "ann"):
+            with peer.load_table("ns.t").transaction() as change:
+                change.set_properties(owner=owner)
+            locations.append(location_of(peer))
+        if position > first:
+            local("file://" + locations[-2].removeprefix("file://")).unlink()
+        table.refresh()
+        told = catalog.log("ns.t").to_pylist()
+        return [row["changes"].partition("; ")[2] for row in told if row["position"] > position]
+
+    first = catalog.position
+    assert set_and_back() == ["set owner", "set owner"]
+    assert set_and_back() == ["1 version before it is gone"]
+    known = [row["value"] for row in table.inspect.property_history().to_pylist() if row["key"] == "owner"]
+    assert known == ["ann", "eve", "ann"]
+
+
 def test_a_short_metadata_log_is_followed_file_by_file(catalog: icecore.Catalog, peer: SqlCatalog) -> None:
     """A table that keeps one previous file has a log of one entry: the chain goes through the files themselves."""
     table = make_table(catalog, properties={"write.metadata.previous-versions-max": "1"})
