@@ -169,6 +169,8 @@ class Application(Starlette):
 
     def __init__(self, serving: Serving, routes: Sequence[OperationRoute], lifespan: Lifespan[Starlette]) -> None:
         super().__init__(routes=routes, lifespan=lifespan, exception_handlers={404: _no_route, 405: _no_method})
+        # The path of something without a name is not that of all.
+        self.router.redirect_slashes = False
         self.state.serving = serving
         self._loads = serving.quick
         self._routes: dict[tuple[str, int], list[OperationRoute]] = {}

@@ -272,6 +272,9 @@ def test_views_are_made_changed_and_dropped(rest: RestClient, catalog: icecore.C
         ("POST", "/v1/namespaces", b'{"namespace": [1]}', 400),
         ("GET", "/v1/namespaces/%FF", b"", 400),
         ("GET", "/v1/nothing", b"", 404),
+        # Who asks whether there is a namespace without a name was led to the list of all.
+        ("GET", "/v1/namespaces/", b"", 404),
+        ("GET", "/v1/namespaces/ns/tables/", b"", 404),
         ("PATCH", "/v1/namespaces", b"", 405),
         ("DELETE", "/v1/namespaces/ns/tables/t?purgeRequested=maybe", b"", 400),
         ("POST", "/v1/namespaces/ns/tables/t", b"", 400),
