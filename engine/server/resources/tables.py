@@ -16,7 +16,7 @@ from icecore.engine.server.wire.answer import NO_CONTENT, Answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.pages import identifiers_page
-from icecore.engine.server.wire.refusal import Refusal
+from icecore.engine.server.wire.refusal import Refusal, refusing_file
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -93,7 +93,8 @@ def register_table(call: Call) -> Answer:
     location = get(call.body, "metadata-location", str, "the request")
     call.make_namespace(name[:-1])
     overwrite = get(call.body, "overwrite", bool, "the request", False)
-    table = call.catalog.register_table(name, location, overwrite=overwrite)
+    with refusing_file():
+        table = call.catalog.register_table(name, location, overwrite=overwrite)
     assert isinstance(table, Table), "without dry_run a table is registered"
     return committed_table(call, table)
 

@@ -22,7 +22,7 @@ from icecore.engine.server.wire.answer import NO_CONTENT, Answer
 from icecore.engine.server.wire.call import Call, updates_asked
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.pages import identifiers_page
-from icecore.engine.server.wire.refusal import Refusal
+from icecore.engine.server.wire.refusal import Refusal, refusing_file
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.updates.metadata_update import (
     LAST_ADDED,
@@ -120,7 +120,8 @@ def register_view(call: Call) -> Answer:
     """Registers a view by its metadata file."""
     name = call.new_name
     call.make_namespace(name[:-1])
-    view = call.catalog.register_view(name, get(call.body, "metadata-location", str, "the request"))
+    with refusing_file():
+        view = call.catalog.register_view(name, get(call.body, "metadata-location", str, "the request"))
     assert isinstance(view, View), "without dry_run a view is registered"
     return loaded_view(call, view)
 

@@ -6,11 +6,19 @@ So these are for what may have been stored; where nothing was, the answer says s
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from icecore.engine.errors import CommitStateUnknownError, IcecoreError, StorageError
+from icecore.engine.errors import (
+    CommitStateUnknownError,
+    CorruptFileError,
+    IcecoreError,
+    MissingFileError,
+    StorageError,
+    ValidationError,
+)
 from icecore.engine.spec.updates.requirement import AssertCreate
 
 
@@ -39,3 +47,17 @@ class Refusal(enum.Enum):
         if is_own and given is not None and not isinstance(error, CommitStateUnknownError):
             return given
         return error.http_status, error.rest_type
+
+
+@contextlib.contextmanager
+def refusing_file() -> Iterator[None]:
+    """A context in which a file that the client chose can't be read, or is none of its kind: that is a bad request.
+
+    One that is not there stays 404. Raises ValidationError.
+    """
+    try:
+        yield
+    except MissingFileError:
+        raise
+    except (CorruptFileError, StorageError) as e:
+        raise ValidationError(str(e)) from e

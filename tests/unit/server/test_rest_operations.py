@@ -263,6 +263,24 @@ def test_views_are_made_changed_and_dropped(rest: RestClient, catalog: icecore.C
     assert rest.ask("HEAD", "/v1/namespaces/ns/views/v").status == 404
 
 
+def test_a_file_that_can_not_be_registered_is_the_clients_fault(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """It was answered 500, as if the server had failed: of another kind, no metadata, or where no file can be."""
+    table = make_table(rest)["metadata-location"]
+    view = {"name": "v", "schema": SCHEMA, "view-version": VERSION, "properties": {}}
+    of_view = rest.post("/v1/namespaces/ns/views", view).json["metadata-location"]
+    nonsense = catalog.path / "x.metadata.json"
+    nonsense.write_bytes(b"{")
+    position = catalog.position
+    elsewhere = (nonsense.as_uri(), "http://127.0.0.1:1/x.metadata.json")
+    for what, own, other in (("register", table, of_view), ("register-view", of_view, table)):
+        for location in (other, *elsewhere):
+            body = {"name": "x", "metadata-location": location}
+            assert rest.post(f"/v1/namespaces/ns/{what}", body).error[0] == 400
+        gone = rest.post(f"/v1/namespaces/ns/{what}", {"name": "x", "metadata-location": f"{own}.none"})
+        assert gone.error[:2] == (404, "NotFoundException")
+    assert catalog.position == position
+
+
 @pytest.mark.parametrize(
     ("method", "path", "raw", "status"),
     [
