@@ -39,14 +39,16 @@ WHERE = "the plan's id"
 
 @frozen
 class HeldPlan:
-    """A scan of a table, by its stream, that was planned."""
+    """A scan of a table, by its stream, that was planned, and the id of the schema that its names are of."""
 
     stream: str
     request: ScanRequest
+    schema_id: int
 
     def id(self) -> str:
         """The id that says it, which `of_id` reads."""
-        told = {"table": self.stream, "scan": self.request.to_dict(), "made": uuid.uuid4().hex}
+        scan = {"scan": self.request.to_dict(), "schema": self.schema_id}
+        told = {"table": self.stream, **scan, "made": uuid.uuid4().hex}
         # Without padding, which some clients escape in a path.
         return base64.urlsafe_b64encode(zlib.compress(any_depth(told))).decode().rstrip("=")
 
@@ -58,7 +60,8 @@ class HeldPlan:
                 zlib.decompressobj().decompress(base64.urlsafe_b64decode(plan_id + "=" * (-len(plan_id) % 4)), most),
                 WHERE,
             )
-            return cls(get(told, "table", str, WHERE), ScanRequest.of(get(told, "scan", dict, WHERE)))
+            request = ScanRequest.of(get(told, "scan", dict, WHERE))
+            return cls(get(told, "table", str, WHERE), request, get(told, "schema", int, WHERE))
         except (ValidationError, zlib.error, binascii.Error, ValueError):
             return None
 
@@ -82,9 +85,8 @@ class HeldPlans:
                 self._writer = TaskWriter()
             return self._writer
 
-    def hold(self, stream: str, request: ScanRequest) -> str:
+    def hold(self, plan: HeldPlan) -> str:
         """The id of a plan; where that can't say it, the plan is kept, and old ones are let go. Raises StorageError."""
-        plan = HeldPlan(stream, request)
         if len(told := plan.id()) <= MOST_OF_ID:
             return told
         plan_id = str(uuid.uuid4())

@@ -50,13 +50,14 @@ class ServedScan:
 
     @classmethod
     def of(cls, table: Table, asked: ScanRequest, schema_id: int | None = None) -> ServedScan:
-        """The scan of a table; `schema_id` is that of the schema that names are of, where it was said before.
+        """The scan of a table; of one that was planned before `schema_id` is that of the schema that names are of.
 
-        Raises ValidationError, ExpressionError, and NoSuchSnapshotError.
+        Then a scan of no snapshot is of a table that had none. Raises ValidationError, ExpressionError, and
+        NoSuchSnapshotError.
         """
         state, planner = table._state, table._planner
         metadata = state.metadata
-        snapshot = _last_snapshot(metadata, asked)
+        snapshot = _last_snapshot(metadata, asked, is_new=schema_id is None)
         schema = _schema(metadata, snapshot, asked) if schema_id is None else metadata.schema_by_id(schema_id)
         asked.check_names(schema, metadata.schemas)
         listed: Sequence[ListedManifest] = ()
@@ -126,11 +127,11 @@ def _object(head: bytes, deletes: bytes, tasks: Iterator[bytes], tokens: bytes) 
     yield b"".join((b"]", b',"plan-tasks":' + tokens if tokens else b"", b"}"))
 
 
-def _last_snapshot(metadata: TableMetadata, asked: ScanRequest) -> Snapshot | None:
+def _last_snapshot(metadata: TableMetadata, asked: ScanRequest, *, is_new: bool) -> Snapshot | None:
     """The snapshot that is read, or with which a range ends; None for a table without one."""
     named = asked.snapshot_id if asked.snapshot_id is not None else asked.end_snapshot_id
     if named is None:
-        return metadata.snapshot_by_ref(MAIN_BRANCH)
+        return metadata.snapshot_by_ref(MAIN_BRANCH) if is_new else None
     found = metadata.snapshot_by_id(named)
     if found is None:
         raise NoSuchSnapshotError(f"there is no snapshot {named} to scan")

@@ -10,6 +10,7 @@ import orjson
 from icecore.engine.common.json_reader import get
 from icecore.engine.common.text import number_in
 from icecore.engine.errors import NoSuchPlanError, NoSuchSnapshotError, ValidationError
+from icecore.engine.server.planning.held_plans import HeldPlan
 from icecore.engine.server.planning.scan_request import ScanRequest
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call
@@ -25,16 +26,24 @@ MOST_EXPLAINED = 10_000
 def plan_scan(call: Call) -> Answer:
     """The plan of a scan: its files, or the first of them and `plan-tasks` for the others."""
     scan = _scan(call, ScanRequest.of(call.body))
-    return _completed(call, scan, call.serving.plans.hold(scan.state.stream, scan.request))
+    held = HeldPlan(scan.state.stream, scan.request, scan.schema.schema_id)
+    return _completed(call, scan, call.serving.plans.hold(held))
 
 
 def fetch_plan(call: Call) -> Answer:
-    """The plan of an earlier request once more. Raises NoSuchPlanError."""
-    held = call.serving.plans.find(call.names["plan_id"])
+    """The plan of an earlier request once more, of the same snapshot and schema. Raises NoSuchPlanError."""
+    from icecore.engine.server.planning.served_scan import ServedScan
+
+    plan_id = call.names["plan_id"]
+    held = call.serving.plans.find(plan_id)
     table = call.shown.load_table(call.table)
     if held is None or held.stream != table._state.stream:
-        raise NoSuchPlanError(f"Plan does not exist: {call.names['plan_id'][:60]}")
-    return _completed(call, _scan(call, held.request), call.names["plan_id"])
+        raise NoSuchPlanError(f"Plan does not exist: {plan_id[:60]}")
+    try:
+        scan = ServedScan.of(table, held.request, held.schema_id)
+    except NoSuchSnapshotError as e:
+        raise NoSuchPlanError(f"Plan does not exist: {plan_id[:60]}; {e}") from e
+    return _completed(call, scan, plan_id)
 
 
 def cancel_plan(call: Call) -> Answer:

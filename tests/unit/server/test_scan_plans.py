@@ -142,6 +142,23 @@ def test_plans_are_fetched_again_by_their_ids_until_they_are_let_go(rest: RestCl
     assert rest.get("/v1/namespaces/ns/tables/nope/plan/1").error[:2] == (404, "NoSuchTableException")
 
 
+def test_a_plan_that_is_fetched_again_is_as_it_was(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """It is of the columns that had the names then, and of a table without rows where that had none."""
+    table = catalog.create_table("ns.p", pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+    path = "/v1/namespaces/ns/tables/p/plan"
+    nothing = rest.post(path, {}).json
+    table.append(pa.table({"a": [1], "b": [2]}))
+    made = rest.post(path, {"filter": {"type": "eq", "term": "a", "value": 1}}).json
+    assert len(made["file-scan-tasks"]) == 1 and nothing["file-scan-tasks"] == []
+    table.append(pa.table({"a": [1], "b": [2]}))
+    table.update_schema().rename_column("a", "b").rename_column("b", "a").commit()
+    for plan in (nothing, made):
+        assert rest.get(f"{path}/{plan['plan-id']}").json == plan
+    table.maintenance.expire_snapshots().retain_last(1).older_than(2**53).commit()
+    gone = rest.get(f"{path}/{made['plan-id']}")
+    assert gone.error[:2] == (404, "NoSuchPlanIdException") and "no snapshot" in gone.error[2]
+
+
 def test_a_plan_task_is_of_its_table(rest: RestClient) -> None:
     token = rest.post(PLAN, {}).json["plan-tasks"][0]
     missing = (404, "NoSuchPlanTaskException")
