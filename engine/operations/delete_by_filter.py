@@ -64,7 +64,7 @@ def read_snapshot(at: PlanContext, branch: str, base: CommitBase | None) -> Snap
 
 def _is_new(task: FileScanTask, before: ReusableFiles) -> bool:
     """Whether the file has to be read."""
-    return task.residual != TRUE and task_key(task) not in before.selected
+    return task.residual != TRUE and before.is_new(task)
 
 
 def _remove_selected(

@@ -6,17 +6,18 @@ one then; of files that another spec partitioned the rows that belong to a repla
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from attrs import frozen
+from attrs import field, frozen
 
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.data.arrow.arrow_partitions import partition_batches
 from icecore.engine.data.read.read_tasks import DeleteCache
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE, Expression, Predicate, PredicateOperator, Reference, TypedValue
 from icecore.engine.expression.simplify import and_, or_
@@ -25,6 +26,7 @@ from icecore.engine.operations.conflict_validation import Check, CommitBase, Iso
 from icecore.engine.operations.copy_on_write import LiveRows
 from icecore.engine.operations.file_effects import FileEffects, discarding_on_error, produce
 from icecore.engine.operations.merge_on_read import merges_on_read
+from icecore.engine.operations.reusable_files import ReusableFiles, task_key
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
@@ -47,6 +49,7 @@ class ReplacePartitions:
     target: SnapshotTarget
     added: tuple[ContentFile, ...]
     base: CommitBase | None = None
+    before: ReusableFiles = field(factory=ReusableFiles)
 
     def plan(self, at: PlanContext) -> ProduceSnapshot:
         """The command that replaces what the partitions have by now.
@@ -58,8 +61,12 @@ class ReplacePartitions:
         replaced = _Replaced.by(self.added, at.metadata)
         if self.base is not None and replaced.partitions:
             _check_unchanged(at, self.base, self.target.branch, replaced)
-        with discarding_on_error(at, effects):
-            _take_partitions(at, at.head(self.target.branch), effects, replaced)
+        tasks = _planned(at, at.head(self.target.branch), replaced)
+        self.before.use(at.metadata)
+        to_read = (t for t in tasks if t.file.spec_id != replaced.spec.spec_id and self.before.is_new(t))
+        at.check_reading(sum(t.file.file_size_in_bytes for t in to_read))
+        with discarding_on_error(at, effects, self.before):
+            _take_partitions(at, tasks, effects, replaced, self.before)
             target = self.target
             if replaced.partitions:
                 target = target.with_summary({REPLACE_PARTITIONS: "true"})
@@ -103,18 +110,26 @@ def _check_unchanged(at: PlanContext, base: CommitBase, branch: str, replaced: _
     check.unchanged(wanted, concerns, added=base.level is IsolationLevel.SERIALIZABLE)
 
 
-def _take_partitions(at: PlanContext, snapshot: Snapshot | None, effects: FileEffects, replaced: _Replaced) -> None:
-    metadata = at.metadata
-    if snapshot is not None and replaced.partitions:
-        deletes = DeleteCache()
-        for task in at.planner.tasks(at.state, snapshot, _may_hold(metadata, replaced), metadata.schema()):
-            if task.file.spec_id == replaced.spec.spec_id:
-                if replaced.has(task.file.partition):
-                    effects.gone.append(task.file.file_path)
-            else:
-                rows = LiveRows(task, metadata, at.storage, deletes)
-                effects.take(rows, rows.chosen(lambda some: _rows_in(some, metadata, replaced)))
-        effects.write(at, deletes)
+def _planned(at: PlanContext, snapshot: Snapshot | None, replaced: _Replaced) -> list[FileScanTask]:
+    if snapshot is None or not replaced.partitions:
+        return []
+    return at.planner.tasks(at.state, snapshot, _may_hold(at.metadata, replaced), at.metadata.schema())
+
+
+def _take_partitions(
+    at: PlanContext, tasks: Iterable[FileScanTask], effects: FileEffects, replaced: _Replaced, before: ReusableFiles
+) -> None:
+    metadata, deletes = at.metadata, DeleteCache()
+    for task in tasks:
+        if task.file.spec_id == replaced.spec.spec_id:
+            if replaced.has(task.file.partition):
+                effects.gone.append(task.file.file_path)
+            continue
+        rows = LiveRows(task, metadata, at.storage, deletes)
+        if before.is_new(task):
+            before.selected[task_key(task)] = rows.chosen(lambda some: _rows_in(some, metadata, replaced))
+        effects.take(rows, before.selected[task_key(task)], before)
+    effects.write(at, deletes, before)
 
 
 def _may_hold(metadata: TableMetadata, replaced: _Replaced) -> Expression:

@@ -57,6 +57,10 @@ class ReusableFiles:
             self.forget()
             self._shape = shape
 
+    def is_new(self, task: FileScanTask) -> bool:
+        """Whether the rows of a file have to be selected."""
+        return task_key(task) not in self.selected
+
     def forget(self) -> None:
         """Forgets everything, as once the files are deleted."""
         self.selected, self.rewritten, self.deletes, self.inserted = {}, {}, {}, {}

@@ -327,7 +327,7 @@ class Transaction(OnceInBlock):
         pending.check_first_change()
         base = pending.base_if_named(branch, options, UPDATE_ISOLATION)
         added = tuple(pending.write(df))
-        pending.add_writing(ReplacePartitions(pending.target(branch, options), added, base))
+        pending.add_writing(ReplacePartitions(pending.target(branch, options), added, base, pending.reusable))
 
     @takes_options(PinnedChangeOptions, RENAMED)
     def upsert(

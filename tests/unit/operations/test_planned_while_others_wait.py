@@ -120,6 +120,33 @@ def test_an_upsert_reads_and_writes_once_what_nobody_touched(
     assert catalog.verify().problems == ()
 
 
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_an_overwrite_of_partitions_reads_and_writes_once_what_nobody_touched(
+    catalog: icecore.Catalog,
+    open_again: Open,
+    losing: list[Callable[[], Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+) -> None:
+    """Rows of the partitions may lie in files of other specs, which were all read in each attempt, in the lock too."""
+    monkeypatch.setattr(action, "LOCKED_BYTES", 0)
+    table = make_table(catalog, format_version=3, properties={"write.delete.mode": mode})
+    for start in (0, 10, 20):
+        table.append(rows(start, start + 1, start + 2))
+    table.update_spec().add_identity("id").commit()
+    reads = count_calls(monkeypatch, copy_on_write, "read_task")
+    rewrites = count_calls(monkeypatch, copy_on_write.LiveRows, "write_without")
+    other = open_again().load_table("ns.t")
+    losing += [lambda: other.append(rows(30)), lambda: other.append(rows(31))]
+    changed = rows(0, 10, 30).set_column(1, "name", [["new"] * 3])
+    table.dynamic_partition_overwrite(changed)
+    assert ids_of(table) == [0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31]
+    assert sorted(table.scan("name = 'new'").to_arrow()["id"].to_pylist()) == [0, 10, 30]
+    assert len(reads) == 2 and len(rewrites) == (2 if mode == "copy-on-write" else 0)
+    assert files_in(table) == files_of(table)
+    assert catalog.verify().problems == ()
+
+
 def test_an_upsert_does_not_write_many_rows_again_while_others_wait(
     catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
