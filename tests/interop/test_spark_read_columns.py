@@ -173,7 +173,7 @@ def test_files_without_ids_by_name_mapping(spark: Any, tmp_path: Path) -> None:
 
 
 def test_lineage_and_metadata_columns(spark: Any, tmp_path: Path) -> None:
-    """RL5: row ids come from the file's first one and the position, unless a rewrite stored them."""
+    """RL5: row ids come from the file's first one and the position, unless a rewrite stored them; without one, none."""
     reserved = (
         NestedField(ROW_ID_ID, "_row_id", LONG),
         NestedField(LAST_UPDATED_ID, "_last_updated_sequence_number", LONG),
@@ -183,19 +183,18 @@ def test_lineage_and_metadata_columns(spark: Any, tmp_path: Path) -> None:
     projection = Schema((NestedField(1, "id", LONG), *reserved))
     plain = evolve(write(tmp_path, TWO, {"id": [1, 2], "name": ["a", "b"]})[0], first_row_id=100)
     stored_schema = Schema((*TWO.fields, *reserved[:2]))
-    moved = write(
-        tmp_path,
-        stored_schema,
-        {"id": [3, 4], "name": ["c", "d"], "_row_id": [7, None], "_last_updated_sequence_number": [None, 2]},
-    )[0]
-    moved = evolve(moved, first_row_id=200)
+    stored = {"id": [3, 4], "name": ["c", "d"], "_row_id": [7, None], "_last_updated_sequence_number": [None, 2]}
+    moved = evolve(write(tmp_path, stored_schema, stored)[0], first_row_id=200)
+    unnumbered = write(tmp_path, stored_schema, stored)[0]
     unknown = write(tmp_path, TWO, {"id": [5], "name": ["e"]})[0]
-    files = [plain, moved, unknown]
+    files = [plain, moved, unknown, unnumbered]
     for made in (files, [hidden_copy(f) for f in files]):
         assert rows(spark, tasks_of(made, sequence=9), projection, metadata=metadata_of(TWO)) == [
             (1, 100, 9, 0, 0),
             (2, 101, 9, 0, 1),
             (3, 7, 9, 0, 0),
+            (3, None, None, 0, 0),
             (4, 201, 2, 0, 1),
+            (4, None, None, 0, 1),
             (5, None, None, 0, 0),
         ]

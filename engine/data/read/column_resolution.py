@@ -53,7 +53,10 @@ class Position:
 
 @frozen
 class Inherited:
-    """A lineage column: as stored where not null, else `first` (plus the row's position, if `by_position`)."""
+    """A lineage column: as stored where not null, else `first` (plus the row's position, if `by_position`).
+
+    Of a file without a first row id it is a constant: null.
+    """
 
     stored: Leaf | None
     first: int | None
@@ -145,12 +148,13 @@ class Resolver:
                 return Constant(field.field_type, self.partition)
             case SPEC_ID.field_id:
                 return Constant(field.field_type, self.file.spec_id)
+            case ROW_ID.field_id | LAST_UPDATED_SEQUENCE_NUMBER.field_id if self.file.first_row_id is None:
+                # Its rows have no ids yet, whatever it stores.
+                return Constant(field.field_type, None)
             case ROW_ID.field_id:
                 return Inherited(self._stored(field, found), self.file.first_row_id, by_position=True)
             case LAST_UPDATED_SEQUENCE_NUMBER.field_id:
-                has_row_ids = self.file.first_row_id is not None
-                number = self.data_sequence_number if has_row_ids else None
-                return Inherited(self._stored(field, found), number, by_position=False)
+                return Inherited(self._stored(field, found), self.data_sequence_number, by_position=False)
             case _:
                 raise ValidationError(f"metadata column {field.name!r} (id {field.field_id}) can't be read")
 

@@ -309,6 +309,7 @@ def _value_sql(place: int, column: NativeColumn) -> str:
             return "f.file_row_number"
         case OfFile(stored=stored, by_position=by_position):
             value = f"k.k{place}[CAST(f.file_index AS BIGINT) + 1]" + (" + f.file_row_number" if by_position else "")
-            return value if stored is None else f"coalesce(f.{quote(stored)}, {value})"
+            # A file without a first row id has no row ids, whatever it stores.
+            return value if stored is None else f"if({value} IS NULL, NULL, coalesce(f.{quote(stored)}, {value}))"
         case other:
             assert_never(other)

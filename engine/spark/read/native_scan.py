@@ -178,10 +178,9 @@ class _NativeRead:
             case i if i == PARTITION_ID:
                 return self.partition_sql(f)
             case i if i == ROW_ID_ID:
-                return self.coalesced(f, f"({self.first_row()} + {self.position()})")
+                return self.lineage(f, f"({self.first_row()} + {self.position()})")
             case i if i == LAST_UPDATED_ID:
-                sequence = self.constant(_SEQUENCE, T.LongType(), files.sequence_numbers)
-                return self.coalesced(f, f"IF({self.first_row()} IS NULL, NULL, {sequence})")
+                return self.lineage(f, self.constant(_SEQUENCE, T.LongType(), files.sequence_numbers))
             case _:
                 raise ValidationError(f"metadata column {f.name!r} (id {f.field_id}) can't be read")
 
@@ -203,8 +202,10 @@ class _NativeRead:
         self.needs_position = True
         return quote(_POS)
 
-    def coalesced(self, f: NestedField, inherited: str) -> str:
-        return f"coalesce({quote(alias(f.field_id))}, {inherited})" if self.group.by_id else inherited
+    def lineage(self, f: NestedField, inherited: str) -> str:
+        """As stored where not null, else inherited; null where the file has no first row id, whatever it stores."""
+        value = f"coalesce({quote(alias(f.field_id))}, {inherited})" if self.group.by_id else inherited
+        return f"IF({self.first_row()} IS NULL, NULL, {value})"
 
     def position_deletes(self) -> list[PositionDeletes]:
         files, found = self.group.files, []

@@ -334,11 +334,14 @@ def test_rl5_metadata_columns(tmp_path: Path) -> None:
 
 
 def test_rl5_stored_row_ids_win(tmp_path: Path) -> None:
+    """Where the file has a first row id: rows of one without have none."""
     stored = ids(("_row_id", pa.int64(), 2147483540), ("_last_updated_sequence_number", pa.int64(), 2147483539))
     table = pa.table([pa.array([5, None, 3]), pa.array([None, 2, 1])], schema=stored)
     file = data_file(tmp_path / "f.parquet", table, first_row_id=100)
     lineage = Schema(RESERVED.fields[3:])
     assert [tuple(r.values()) for r in rows(file, AB, projection=lineage)] == [(5, 7), (101, 2), (3, 1)]
+    unnumbered = data_file(tmp_path / "g.parquet", table)
+    assert [tuple(r.values()) for r in rows(unnumbered, AB, projection=lineage)] == [(None, None)] * 3
 
 
 def test_a_reserved_column_that_cannot_be_read_is_named(tmp_path: Path) -> None:

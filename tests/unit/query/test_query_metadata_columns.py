@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 
 import icecore
 from icecore.engine.errors import MissingFileError
@@ -34,6 +35,25 @@ def test_metadata_columns_are_those_of_a_scan(tmp_path: Path) -> None:
             answer = catalog.query(f"SELECT {', '.join(columns)} FROM ns.t AT (VERSION => {version}) ORDER BY id")
             scan = table.scan(snapshot_id=version, selected_fields=columns)
             assert answer.to_arrow().to_pylist() == scan.to_arrow().sort_by("id").to_pylist()
+
+
+def test_rl5_a_file_without_a_first_row_id_has_no_row_ids(tmp_path: Path) -> None:
+    """Whatever it stores: snapshots from before version 3 have no row ids."""
+    columns = ("id", "_row_id", "_last_updated_sequence_number")
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        schema = pa.schema([("id", pa.int64())])
+        ours = catalog.create_table("ns.t", schema, format_version=3, properties={"write.delete.mode": "copy-on-write"})
+        ours.append([{"id": i} for i in range(4)])
+        ours.delete("id = 1")
+        [stored] = [t.file for t in ours.scan().plan_files()]
+        older = catalog.create_table("ns.older", schema)
+        older.append_files([evolve(stored, first_row_id=None)])
+        older.upgrade(3)
+        wanted = [{"id": i, "_row_id": None, "_last_updated_sequence_number": None} for i in (0, 2, 3)]
+        assert older.scan(selected_fields=columns).to_arrow().sort_by("id").to_pylist() == wanted
+        answer = catalog.query(f"SELECT {', '.join(columns)} FROM ns.older ORDER BY id")
+        assert answer.to_arrow().to_pylist() == wanted
 
 
 def test_conditions_on_metadata_columns_leave_files_out(tmp_path: Path) -> None:
