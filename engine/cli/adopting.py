@@ -51,8 +51,9 @@ def register(
 ) -> None:
     """Adopt a table of another engine.
 
-    LOCATION is its folder, or one of its metadata files; of a folder the file that version-hint.text names, else the
-    newest. Nothing of it is copied or changed. Where its files were moved with the folder, they are found there.
+    LOCATION is its folder, or one of its metadata files; of a folder the file that version-hint.text names, with the
+    versions that follow it, else the newest. Nothing of it is copied or changed. Where its files were moved with the
+    folder, they are found there.
     """
     if view and (mapping or overwrite):
         raise click.UsageError("--map and --overwrite are for tables")

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Collection
 
 from icecore.engine.common.location import LocationMapping, local_path, location_key
 from icecore.engine.errors import IcecoreError, MissingFileError
 from icecore.engine.foreign.register import metadata_version
-from icecore.engine.metadata.fold import metadata_folder
+from icecore.engine.metadata.fold import metadata_folder, version_names
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.listing import modified_ms
+from icecore.projections.files.version_files import version_of
 
 HINT, METADATA = "version-hint.text", "metadata"
 METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
@@ -23,8 +25,9 @@ METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
 def newest_metadata(location: str, storage: Storage) -> str:
     """The metadata file of a table's folder, or of its folder `metadata`; any other location itself.
 
-    That is the file of the version that `version-hint.text` names, else the one of the highest version, of several the
-    one written last. Raises MissingFileError for a folder without one.
+    That is the file that `version-hint.text` names, of a file system table the last version that follows it without a
+    gap; where the hint names none, the file of the highest version, of several the one written last. Raises
+    MissingFileError for a folder without one.
     """
     path = local_path(location)
     if path is None or not os.path.isdir(path):
@@ -33,7 +36,8 @@ def newest_metadata(location: str, storage: Storage) -> str:
         names = [n for n in storage.list(folder) if n.endswith(METADATA_ENDINGS)]
         if names:
             hinted = _hinted(folder, names, storage)
-            return f"{folder}/{hinted or max(names, key=lambda n: _age(folder, n, storage))}"
+            newest = max(names, key=lambda n: _age(folder, n, storage)) if hinted is None else _last_from(hinted, names)
+            return f"{folder}/{newest}"
     raise MissingFileError(f"no metadata file of a table is in {location} or its folder metadata")
 
 
@@ -83,6 +87,18 @@ def _hinted(folder: str, names: list[str], storage: Storage) -> str | None:
             if name.startswith(f"{hint}-") or (hint.isdecimal() and metadata_version(name) == int(hint)):
                 return name
     return None
+
+
+def _last_from(name: str, names: Collection[str]) -> str:
+    """The last of the versions that follow a file system table's: each is a commit, which the hint may be behind."""
+    version = version_of(name)
+    while version is not None:
+        version += 1
+        later = next((n for n in version_names(version) if n in names), None)
+        if later is None:
+            break
+        name = later
+    return name
 
 
 def _age(folder: str, name: str, storage: Storage) -> tuple[int, int]:

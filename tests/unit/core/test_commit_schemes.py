@@ -47,6 +47,24 @@ def test_md7_file_system_names(catalog: icecore.Catalog) -> None:
     assert peer_ids(catalog.path) == [1]
 
 
+@pytest.mark.parametrize(("hinted", "gone", "newest"), [("1", (), 4), ("3", (), 4), ("1", (3,), 2), ("9", (3,), 4)])
+def test_md7_versions_that_the_hint_is_behind_are_commits(
+    catalog: icecore.Catalog, tmp_path: Path, hinted: str, gone: tuple[int, ...], newest: int
+) -> None:
+    """MD7: a version is a commit once its file is there; of a folder the last that follows the hint is registered."""
+    table = make_table(catalog, properties=FILE_SYSTEM)
+    for number in (1, 2, 3):
+        table.append(rows(number))
+    folder = local(table.metadata_location).parent
+    (folder / "version-hint.text").write_text(hinted)
+    for version in gone:
+        (folder / f"v{version}.metadata.json").unlink()
+    (folder / "v2.metadata.json").rename(folder / "v2.gz.metadata.json")
+    with icecore.open(tmp_path / "other") as other:
+        other.create_namespace("ns")
+        assert ids_of(other.register_table("ns.t", str(folder.parent))) == list(range(1, newest))
+
+
 def test_registering_changes_nothing_beside_the_metadata_file(catalog: icecore.Catalog, tmp_path: Path) -> None:
     table = make_table(catalog)
     beside = local(table.metadata_location).parent / "version-hint.text"
