@@ -18,8 +18,13 @@ from icecore.engine.spec.transform import UnknownTransform
     [
         (entry({}), 1, ManifestContent.DATA, "snapshot id"),
         (entry({}), 1, ManifestContent.DELETES, "no delete manifests"),
-        (entry({"status": 0}), 2, ManifestContent.DATA, "sequence numbers"),
-        (entry({"status": 2, "sequence_number": 3}), 2, ManifestContent.DATA, "sequence numbers"),
+        (entry({"status": 0}), 2, ManifestContent.DATA, "inherits it, found sequence_number"),
+        (
+            entry({"status": 2, "file_sequence_number": 3}),
+            2,
+            ManifestContent.DATA,
+            "inherits it, found sequence_number",
+        ),
         (entry({"spec_id": 0}), 2, ManifestContent.DATA, "partition spec 7, found spec_id 0"),
         (entry({"status": 3}), 2, ManifestContent.DATA, "status"),
         (entry({"first_row_id": 1}), 2, ManifestContent.DATA, "first_row_id"),
