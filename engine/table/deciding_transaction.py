@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Unpack
+from typing import Any, Unpack
 
 from icecore.engine.commit.dry_run import summaries_of
 from icecore.engine.common.keyword_options import takes_options
+from icecore.engine.expression.nodes import FALSE, TRUE
 from icecore.engine.operations.action import PlanContext
 from icecore.engine.operations.conflict_validation import CommitBase, isolation_level
+from icecore.engine.operations.delete_by_filter import DeleteByFilter
 from icecore.engine.operations.replace_files import DecidedChange, DecidedRows
-from icecore.engine.properties.table_properties import KnownProperty
+from icecore.engine.properties.table_properties import UPDATE_ISOLATION, KnownProperty
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.table.commit_options import CommitOptions, PinnedChangeOptions, provenance_of
 from icecore.engine.table.table_handle import TableHandle
@@ -51,6 +53,14 @@ class DecidingTransaction(Transaction):
         pending.take_written(rows.added)
         pending.add_writing(DecidedChange(pending.target(branch, options), base, at.metadata.format_version, rows))
         return rows
+
+    @takes_options(PinnedChangeOptions)
+    def replace_only_partition(self, df: Any, **options: Unpack[PinnedChangeOptions]) -> None:
+        """Replaces the rows of a table without partitions by the data; where that has none they stay."""
+        pending, branch = self._pending, self._pending.first_branch(options)
+        base = pending.base_if_named(branch, options, UPDATE_ISOLATION)
+        added, target = tuple(pending.write(df)), pending.target(branch, options)
+        pending.add_writing(DeleteByFilter(target, TRUE if added else FALSE, added, base, pending.reusable))
 
     def _base(self, branch: str, options: PinnedChangeOptions, known: KnownProperty[str]) -> CommitBase:
         if options.get("base_snapshot_id") is not None:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from icecore.engine.common.keyword_options import options_of
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression
 from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
@@ -19,6 +20,8 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import NestedField, StructType
 from icecore.engine.table.by_spark.spark_changes import Within
 from icecore.engine.table.by_spark.spark_merge import SparkMerge
+from icecore.engine.table.commit_options import CommitOptions, PinnedChangeOptions
+from icecore.engine.table.deciding_transaction import DecidingTransaction
 from icecore.engine.table.table import Table
 
 _WRITING = frozenset({"branch", "message", "author", "idempotency-key", "snapshot-properties"})
@@ -37,8 +40,8 @@ def change_table(session: SparkSession, table: Table, change: Sequence[Any]) -> 
         case ["overwrite", rows, options]:
             table.overwrite(DataFrame(rows, session), **_options(options))
         case ["overwrite-partitions", rows, options] if table.spec().is_unpartitioned:
-            # As in Iceberg: the table is one partition.
-            table.overwrite(DataFrame(rows, session), **_options(options))
+            # As in Iceberg: the table is one partition, which rows that there are none of don't have.
+            _replace_only_partition(table, DataFrame(rows, session), _options(options))
         case ["overwrite-partitions", rows, options]:
             table.dynamic_partition_overwrite(DataFrame(rows, session), **_options(options))
         case ["delete-all", options]:
@@ -54,6 +57,11 @@ def change_table(session: SparkSession, table: Table, change: Sequence[Any]) -> 
             merge.commit(**_options(options))
         case _:
             raise ValidationError(f"Spark asks for {change[0]!r}")
+
+
+def _replace_only_partition(table: Table, rows: DataFrame, options: dict[str, Any]) -> None:
+    with DecidingTransaction.of(table, options_of(CommitOptions, options)) as transaction:
+        transaction.replace_only_partition(rows, **options_of(PinnedChangeOptions, options))
 
 
 def filter_within(text: str | None, schema: Schema) -> Expression:
