@@ -150,3 +150,27 @@ def test_a_name_that_spark_would_put_a_variable_into_is_an_error(spark: Any, cat
         assert [tuple(r) for r in table.scan().to_spark(spark).collect()] == [(1, 10)]
     finally:
         spark.conf.unset("spark.sql.variable.substitute")
+
+
+def test_names_are_no_patterns(either_way: Any, catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Where the session takes names in backticks for patterns of names, a column is the one that is so called."""
+    spark = either_way
+    inner = pa.struct([("p q", pa.int32())])
+    kinds = {"f": pa.float64(), "s": inner, "l": pa.list_(inner)}
+    columns = pa.schema([(f"{n}{dot}x", kind) for n, kind in kinds.items() for dot in ("X", ".")])
+    row = {"fXx": 2.0, "f.x": 1.0, "sXx": {"p q": 2}, "s.x": {"p q": 1}, "lXx": [{"p q": 2}], "l.x": [{"p q": 1}]}
+    rows = pa.Table.from_pylist([row], columns)
+    pq.write_table(rows, tmp_path / "file.parquet")
+    own, mapped = (catalog.create_table(f"ns.{name}", columns) for name in ("own", "mapped"))
+    own.append(rows)
+    mapped.add_files([str(tmp_path / "file.parquet")])
+    spark.conf.set("spark.sql.parser.quotedRegexColumnNames", "true")
+    try:
+        for table in (own, mapped):
+            for row_filter in (None, '"f.x" = 1', '"s.x"."p q" = 1'):
+                assert same_in_spark(spark, table, row_filter) == 1
+        own.append(own.scan().to_spark(spark))
+        own.spark.update({"f.x": 3.0}, '"f.x" = 1')
+    finally:
+        spark.conf.unset("spark.sql.parser.quotedRegexColumnNames")
+    assert own.scan().to_arrow().to_pylist() == [row | {"f.x": 3.0}] * 2

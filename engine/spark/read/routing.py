@@ -139,7 +139,9 @@ class Router:
             unread = (c.field.field_id for c in _all_columns(columns) if not c.is_read)
             lacking = frozenset(unread).intersection(given)
             by_id = False
-            if not _names_are_readable(columns) or any(map(_is_position, found)):
+            if self.context.takes_names_for_patterns or not _names_are_readable(columns):
+                return None
+            if any(map(_is_position, found)):
                 return None
         if not lacking:
             return columns, lacking, by_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
@@ -14,8 +15,9 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.expression.bind import references
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.spark.name_rule import says_true
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
-from icecore.engine.spark.read.frame_columns import ReadColumn, columns_by_id
+from icecore.engine.spark.read.frame_columns import ReadColumn, aliased_columns, columns_by_id
 from icecore.engine.spark.read.frame_names import ReadNames, WrittenSchemas, schema_with
 from icecore.engine.spark.relation.file_pruning import Replanned
 from icecore.engine.spark.relation.planned_frame import PlannedFrames
@@ -23,8 +25,11 @@ from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import IdentityTransform
-from icecore.engine.spec.types import NestedField
+from icecore.engine.spec.types import NestedField, walk
 from icecore.engine.storage.file_io import Storage
+
+QUOTED_REGEX = "spark.sql.parser.quotedRegexColumnNames"
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
 @define(frozen=True, slots=False)
@@ -76,7 +81,14 @@ class ScanContext:
 
     def read_columns(self, fields: tuple[NestedField, ...], written: Iterable[Schema] = ()) -> tuple[ReadColumn, ...]:
         """The columns to read by field id from files of these schemas, under names by ids if none are known."""
+        if not all(_PLAIN_NAME.fullmatch(f.name) for f in walk(fields)) and self.takes_names_for_patterns:
+            return aliased_columns(fields)
         return columns_by_id(self.schema, fields, ReadNames(written))
+
+    @cached_property
+    def takes_names_for_patterns(self) -> bool:
+        """Whether the session takes names in backticks for regular expressions, but those of letters and digits."""
+        return says_true(self.session.conf.get(QUOTED_REGEX, None))
 
     def id_path(self, field_id: int) -> tuple[int, ...]:
         """The ids from the top-level column down to a field. Raises ValidationError where no schema has it."""
