@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+Columns = TypeVar("Columns", pa.Table, pa.RecordBatch)
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
     """A table without rows; Arrow's own `empty_table` makes none where extension types are nested."""
     return pa.Table.from_batches([], schema)
+
+
+def with_offsets(data: Columns) -> Columns:
+    """The data, in which empty lists and maps have offsets as well.
+
+    Arrow lets them have none, which is how its Java library sent those inside of nulls, and then crashes where it puts
+    them together or asks for their size.
+    """
+    for i, column in enumerate(data.columns):
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        whole = [_with_offsets(c) for c in chunks]
+        if any(new is not old for new, old in zip(whole, chunks, strict=True)):
+            made = pa.chunked_array(whole, column.type) if isinstance(column, pa.ChunkedArray) else whole[0]
+            data = data.set_column(i, data.schema.field(i), made)
+    return data
 
 
 def struct_children(array: pa.StructArray) -> list[pa.Array]:
@@ -53,6 +72,28 @@ def map_parts(array: pa.MapArray | pa.ListArray) -> tuple[pa.Array, pa.Array, pa
 def null_mask(array: pa.Array) -> pa.BooleanArray | None:
     """The mask of an array's nulls, as the makers of nested arrays take it; None where there are none."""
     return array.is_null() if array.null_count else None
+
+
+def _with_offsets(array: pa.Array) -> pa.Array:
+    t = array.type
+    if isinstance(array, pa.StructArray):
+        parts = [array.field(i) for i in range(t.num_fields)]
+        new = [_with_offsets(p) for p in parts]
+        if all(a is b for a, b in zip(new, parts, strict=True)):
+            return array
+        return pa.StructArray.from_arrays(new, fields=list(t), mask=null_mask(array))
+    if not isinstance(array, (pa.ListArray, pa.MapArray)):
+        return array
+    if not len(array):
+        return array if array.buffers()[1] else pa.nulls(0, t)
+    inner = [array.keys, array.items] if isinstance(array, pa.MapArray) else [array.values]
+    new = [_with_offsets(a) for a in inner]
+    if all(a is b for a, b in zip(new, inner, strict=True)):
+        return array
+    ends = np.asarray(array.offsets)
+    start, end = int(ends[0]), int(ends[-1])
+    kept = [a.slice(start, end - start) for a in new]
+    return type(array).from_arrays(pa.array(ends - start), *kept, t, mask=null_mask(array))
 
 
 def _offsets(lengths: pa.Array) -> pa.Array:

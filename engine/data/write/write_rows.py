@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from icecore.engine.data.arrow.arrow_partitions import partition_batches
+from icecore.engine.data.arrow.nested import with_offsets
 from icecore.engine.data.arrow.sorting import RowOrder, sort_table
 from icecore.engine.data.file.metrics_mode import metrics_modes
 from icecore.engine.data.file.schema_mark import schema_mark
@@ -179,6 +180,7 @@ def _pieces(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     if isinstance(data, pa.Table):
+        data = with_offsets(data)
         rows = max(1, int(_TABLE_PIECE_BYTES * data.num_rows / max(1, data.nbytes)))
         for start in range(0, max(1, data.num_rows), rows):
             # A table without columns does not know where it ends.
@@ -188,7 +190,7 @@ def _pieces(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa
         yield pa.Table.from_batches([], schema=data.schema)
     batches: list[pa.RecordBatch] = []
     size = 0
-    for batch in data:
+    for batch in map(with_offsets, data):
         batches.append(batch)
         size += batch.nbytes
         if size >= _STREAM_PIECE_BYTES:
