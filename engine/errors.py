@@ -158,6 +158,8 @@ class NotFoundError(IcecoreError, LookupError):
 
 def name_text(name: tuple[str, ...]) -> str:
     """A name as dotted text that can be given again: in quotes where a level would be read as another without."""
+    if not name:
+        return ""
     *levels, last = name
     quoted = [n if "." not in n and n[:1] not in _QUOTES else _quoted(n) for n in levels]
     is_plain = "." not in last and not (last[:1] in _QUOTES and last[-1:] == last[:1] and len(last) > 1)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from icecore.engine.catalog.warehouse import Warehouse
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.common.text import names_like
-from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, NoSuchViewError
+from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, NoSuchViewError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.log.names_at import CatalogNames
-from icecore.engine.log.read_models import dotted
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 
@@ -49,7 +48,7 @@ class CatalogAt:
         if levels not in self._namespaces:
             if any(n[: len(levels)] == levels for n in self._namespaces):
                 return {}
-            text = f"Namespace does not exist: {dotted(levels)}"
+            text = f"Namespace does not exist: {name_text(levels)}"
             raise NoSuchNamespaceError(text, self._when, told_of=((),), like=names_like(levels, self._namespaces))
         return dict(self._namespaces[levels])
 
@@ -158,7 +157,7 @@ class CatalogAt:
         stream = self._stream(name, view=True)
         state = None if stream is None else self._warehouse.views.state_at(stream, self.position)
         if state is None:
-            text = f"View does not exist: {dotted(name)}"
+            text = f"View does not exist: {name_text(name)}"
             raise NoSuchViewError(text, self._when, told_of=((),), like=self._like(name))
         return View(self._warehouse.views, self, state, None)
 
@@ -167,7 +166,7 @@ class CatalogAt:
         name = identifier_tuple(identifier)
         stream = self._stream(name, view=False)
         if stream is None:
-            text = f"Table does not exist: {dotted(name)}"
+            text = f"Table does not exist: {name_text(name)}"
             raise NoSuchTableError(text, self._when, told_of=((),), like=self._like(name))
         return self.table_of(stream)
 

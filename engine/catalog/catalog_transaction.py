@@ -18,13 +18,12 @@ from icecore.engine.commit.single_use import OnceInBlock
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple
 from icecore.engine.common.ids import now_ms
 from icecore.engine.data.given_schema import PartitionSpecLike, SchemaLike, SortOrderLike
-from icecore.engine.errors import REFUSED, CommitConflictError, IcecoreError, NotFoundError
+from icecore.engine.errors import REFUSED, CommitConflictError, IcecoreError, NotFoundError, name_text
 from icecore.engine.events.event import Provenance
 from icecore.engine.joint_commit.joint_commit import Part, commit_jointly, dry_run_jointly
 from icecore.engine.joint_commit.joint_names import dropped, renamed
 from icecore.engine.joint_commit.joint_tables import NewTable, TableChange, provisional_state
 from icecore.engine.joint_commit.joint_views import ViewChange
-from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import CommitResult, TablePart
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
@@ -59,7 +58,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
         self._outcome: CatalogDryRun | None = None
 
     def __repr__(self) -> str:
-        return self._shown(None, [dotted(part.name) for part in self._parts.values()])
+        return self._shown(None, [name_text(part.name) for part in self._parts.values()])
 
     @property
     def outcome(self) -> CatalogDryRun | None:
@@ -391,6 +390,6 @@ class _Lookup:
 def _same_stream(before: TableState) -> Callable[[TableState], None]:
     def check(after: TableState) -> None:
         if after.stream != before.stream:
-            raise CommitConflictError(f"{dotted(before.identifier)} was replaced by another table meanwhile")
+            raise CommitConflictError(f"{name_text(before.identifier)} was replaced by another table meanwhile")
 
     return check

@@ -8,9 +8,8 @@ from typing import Protocol
 from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import NoSuchTableError, NoSuchViewError, NotFoundError
+from icecore.engine.errors import NoSuchTableError, NoSuchViewError, NotFoundError, name_text
 from icecore.engine.events.event import is_view_stream
-from icecore.engine.log.read_models import dotted
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 
@@ -44,7 +43,7 @@ class PendingNames:
             return self.catalog.load_table(name).state.stream
         stream = self._streams[name]
         if stream is None or is_view_stream(stream):
-            raise NoSuchTableError(f"Table does not exist: {dotted(name)} after what this transaction does before")
+            raise NoSuchTableError(f"Table does not exist: {name_text(name)} after what this transaction does before")
         return stream
 
     def view_stream(self, name: Identifier) -> str:
@@ -56,7 +55,7 @@ class PendingNames:
             return self.catalog.load_view(name).state.stream
         stream = self._streams[name]
         if stream is None or not is_view_stream(stream):
-            raise NoSuchViewError(f"View does not exist: {dotted(name)} after what this transaction does before")
+            raise NoSuchViewError(f"View does not exist: {name_text(name)} after what this transaction does before")
         return stream
 
     def give(self, name: Identifier, stream: str) -> None:

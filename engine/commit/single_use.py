@@ -12,7 +12,7 @@ from typing import Self
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import changes_repr
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import ValidationError, name_text
 
 
 class UsedOnce:
@@ -40,7 +40,7 @@ class UsedOnce:
 
     def _shown(self, of: Identifier | None, pending: Iterable[object]) -> str:
         """The repr of one that is about a table or view, None for any, and holds these changes."""
-        name = None if of is None else ".".join(of)
+        name = None if of is None else name_text(of)
         return changes_repr(self._public_name(), name, None if self._is_used else pending)
 
     def _public_name(self) -> str:

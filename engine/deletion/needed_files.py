@@ -11,13 +11,12 @@ from attrs import evolve
 from icecore.engine.common.location import to_uri
 from icecore.engine.deletion.deletion_candidates import Candidates, is_within
 from icecore.engine.deletion.neighbours import states_of, streams_that_may_need
-from icecore.engine.errors import CommitConflictError, IcecoreError
+from icecore.engine.errors import CommitConflictError, IcecoreError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_facts import named_files, parents_of_added
 from icecore.engine.events.manifest_changes import changes_of
 from icecore.engine.foreign.register import parse_metadata_file
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState, folders_of, is_file_system
 from icecore.engine.repository.repository import Repository
@@ -212,6 +211,6 @@ class Marking:
             folder, storage = state.metadata_location.rsplit("/", 1)[0], self._repository.storage_of(state)
             if (made := version_after(folder, state.metadata_version, storage)) is not None:
                 raise CommitConflictError(
-                    f"{dotted(state.identifier)}: another engine wrote {made}, which is not in the log, so what it "
+                    f"{name_text(state.identifier)}: another engine wrote {made}, which is not in the log, so what it "
                     f"needs is not known"
                 )

@@ -18,13 +18,12 @@ from icecore.engine.deletion.delete_files import Deletion, ours
 from icecore.engine.deletion.deletion_candidates import Candidates
 from icecore.engine.deletion.needed_files import Marking
 from icecore.engine.deletion.table_files import files_of_table
-from icecore.engine.errors import NoSuchTableError
+from icecore.engine.errors import NoSuchTableError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.foreign.table_folder import METADATA_ENDINGS
 from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile
 from icecore.engine.log.deletion_content import deleted_files
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.retention import check_gc
@@ -83,7 +82,7 @@ def purge_dropped(
 
     def check() -> TableState:
         if drop_to_purge(repository, identifier, drop.position).stream != drop.stream:
-            raise NoSuchTableError(f"{dotted(identifier)} is not the table that was dropped at {drop.position}")
+            raise NoSuchTableError(f"{name_text(identifier)} is not the table that was dropped at {drop.position}")
         return repository.state(drop.stream)
 
     going = plan.deletion()

@@ -10,7 +10,6 @@ from attrs import frozen
 from icecore.engine.display.cells import cell
 from icecore.engine.display.table_text import column_lines
 from icecore.engine.errors import name_text
-from icecore.engine.log.read_models import dotted
 from icecore.engine.spec.view import ViewVersion
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class ViewText:
             "metadata": view.metadata_location,
             "columns": column_lines(view.schema()),
             **catalog,
-            "default namespace": dotted(version.namespace) or "none",
+            "default namespace": name_text(version.namespace) or "none",
             "properties": [f"{k} = {v}" for k, v in sorted(view.properties.items())] or "none",
             "versions": [self._version_line(v) for v in view.versions()],
             **{f"SQL for {dialect}": sql.splitlines() for dialect, sql in self.sql().items()},

@@ -13,6 +13,7 @@ from typing import Any
 from attrs import frozen
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 
@@ -94,7 +95,7 @@ def became_of(event: Event, *, is_last: bool) -> tuple[str, tuple[Identifier, ..
     by = f"at position {event.position} by {event.provenance.told}"
     match read_name_event(event.kind, event.payload):
         case Renamed(before, now):
-            return f"; it was renamed to {'.'.join(now)} {by}", (before[:-1], now[:-1])
+            return f"; it was renamed to {name_text(now)} {by}", (before[:-1], now[:-1])
         case Dropped(name, is_unregistered):
             back = "; undrop brings it back" if is_last else ""
             return f"; it was {'unregistered' if is_unregistered else 'dropped'} {by}{back}", (name[:-1],)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import ForbiddenLocationError, ForeignCommitError, IcecoreError
+from icecore.engine.errors import ForbiddenLocationError, ForeignCommitError, IcecoreError, name_text
 from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
 from icecore.engine.foreign.adoption import AdoptionContext, AdoptionRun, CheckTaken, Problem
 from icecore.engine.foreign.foreign_commits import RESOLVE, next_version_file, take_in_versions
@@ -24,7 +24,7 @@ from icecore.engine.foreign.foreign_namespaces import take_in_gone, take_in_made
 from icecore.engine.foreign.foreign_rows import ForeignRows
 from icecore.engine.foreign.register import metadata_version
 from icecore.engine.log.lock.standing import Standing
-from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.metadata.view_fold import ViewState
@@ -146,7 +146,7 @@ class Adopter:
         """
         if standing is None or standing.is_moved:
             self.check_row(state.stream)
-        name = dotted(state.identifier)
+        name = name_text(state.identifier)
         if isinstance(state, TableState) and is_file_system(state) and not state.dropped:
             if self.context.store.connection().in_transaction:
                 self.context.files.materializer.settle_claim(state.stream)
@@ -159,14 +159,16 @@ class Adopter:
         """Raises ForeignCommitError where another engine moved or took the row of a table or view meanwhile."""
         if (found := self.rows.of_stream(stream)) is not None:
             raise ForeignCommitError(
-                f"{dotted(found.identifier)}: another engine committed {found.row_location} through iceberg_tables; "
+                f"{name_text(found.identifier)}: another engine committed {found.row_location} through iceberg_tables; "
                 f"the log ends at {found.logged_location}"
             )
 
     def check_namespaces(self) -> None:
         """Raises ForeignCommitError where another engine changed a namespace; inside of the write lock."""
         if found := self.rows.namespaces():
-            raise ForeignCommitError(f"another engine changed the namespace {dotted(found[0].namespace)!r} meanwhile")
+            raise ForeignCommitError(
+                f"another engine changed the namespace {name_text(found[0].namespace)!r} meanwhile"
+            )
 
     def _differs(self, stream: str) -> bool:
         if self.rows.of_stream(stream) is not None:
@@ -220,7 +222,9 @@ class Adopter:
         for d in self.rows.differences():
             what = f"committed {d.row_location} through" if d.row_location else "took it out of"
             what = what if d.stream else f"made it ({d.row_location}) in"
-            text = f"{dotted(d.identifier)}: another engine {what} iceberg_tables; the log, opened read-only, is behind"
+            text = (
+                f"{name_text(d.identifier)}: another engine {what} iceberg_tables; the log, opened read-only, is behind"
+            )
             out.append(Problem(d.identifier, d.stream, text))
         return tuple(out)
 
@@ -251,4 +255,4 @@ def _take_in(adoption: AdoptionRun, suspects: Iterable[str], left_out: Collectio
 def _told(identifier: Identifier, error: IcecoreError) -> str:
     if not isinstance(error, ForbiddenLocationError):
         return str(error)
-    return f"{dotted(identifier)}: what another engine committed is not taken in: {error}; {RESOLVE}"
+    return f"{name_text(identifier)}: what another engine committed is not taken in: {error}; {RESOLVE}"

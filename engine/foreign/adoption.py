@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.files_of_others import GivenFile
@@ -16,7 +17,7 @@ from icecore.engine.events.namespace_events import NamespaceCreated, NamespaceEv
 from icecore.engine.foreign.foreign_manifests import append_keeping, files_between
 from icecore.engine.foreign.foreign_metadata import UNKNOWN_ENGINE, ForeignFile, adopted_by, adoption_payload
 from icecore.engine.foreign.foreign_rows import ForeignRows
-from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold
 from icecore.engine.metadata.view_fold import ViewState
@@ -104,11 +105,11 @@ class AdoptionRun:
 
     def problem(self, identifier: Identifier, stream: str | None, text: str) -> None:
         """Notes a commit that can't be adopted."""
-        self.problems.append(Problem(identifier, stream, f"{dotted(identifier)}: {text}"))
+        self.problems.append(Problem(identifier, stream, f"{name_text(identifier)}: {text}"))
 
     def damaged(self, identifier: Identifier, stream: str | None) -> None:
         """Notes read models that differ from the log itself."""
-        text = f"{dotted(identifier)}: the read models don't follow the log; rebuild"
+        text = f"{name_text(identifier)}: the read models don't follow the log; rebuild"
         self.problems.append(Problem(identifier, stream, text, is_damage=True))
 
     def append(
@@ -153,7 +154,7 @@ class AdoptionRun:
         """Makes a table's namespace for other engines, even where nobody created it."""
         name = identifier[:-1]
         if name not in self.context.models.namespaces():
-            who = Provenance(None, UNKNOWN_ENGINE, f"namespace of {dotted(identifier)}")
+            who = Provenance(None, UNKNOWN_ENGINE, f"namespace of {name_text(identifier)}")
             self.append_to_catalog(NamespaceCreated(name, {}), who)
 
     def adopt(

@@ -8,6 +8,7 @@ from attrs import evolve
 
 from icecore.engine.common.identifiers import identifier_tuple
 from icecore.engine.common.location import is_same_file
+from icecore.engine.errors import name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Provenance
 from icecore.engine.events.name_events import Dropped, Renamed
@@ -17,7 +18,6 @@ from icecore.engine.foreign.foreign_metadata import UNKNOWN_ENGINE, read_foreign
 from icecore.engine.foreign.foreign_rows import Difference
 from icecore.engine.foreign.foreign_views import is_same_view, take_in_view, take_in_view_commit
 from icecore.engine.foreign.register import registration_payload
-from icecore.engine.log.read_models import dotted
 
 
 def take_in_names(adoption: AdoptionRun, differences: Sequence[Difference]) -> None:
@@ -95,7 +95,7 @@ def _renamed(adoption: AdoptionRun, old: Difference, now: Difference) -> None:
     adoption.at(now.identifier, old.stream)
     identifier_tuple(now.identifier)
     adoption.need_namespace(now.identifier)
-    who = Provenance(None, UNKNOWN_ENGINE, f"renamed in iceberg_tables from {dotted(old.identifier)}")
+    who = Provenance(None, UNKNOWN_ENGINE, f"renamed in iceberg_tables from {name_text(old.identifier)}")
     adoption.append_name(old.stream, Renamed(old.identifier, now.identifier), who)
 
 

@@ -21,7 +21,7 @@ from icecore.engine.common.ids import now_ms
 from icecore.engine.common.location import to_uri
 from icecore.engine.common.text import short_repr
 from icecore.engine.common.version import ENGINE_VERSION
-from icecore.engine.errors import CorruptFileError, IcecoreError
+from icecore.engine.errors import CorruptFileError, IcecoreError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import PAYLOAD, Event, file_name_of_stream
 from icecore.engine.events.event_updates import table_updates
@@ -32,7 +32,6 @@ from icecore.engine.forget.value_matches import Wanted
 from icecore.engine.formats.event_content import files_part
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.deletion_content import deleted_files
-from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState, folders_of
 from icecore.engine.repository.assembly import CACHE_FOLDER
 from icecore.engine.repository.repository import Repository
@@ -127,7 +126,7 @@ class ValueSearch:
         places = list(self._in_log(position))
         for state in states:
             self._note_files(state)
-        names = {s.stream: dotted(s.identifier) for s in states}
+        names = {s.stream: name_text(s.identifier) for s in states}
         refs = {s.stream: s.metadata for s in states}
         for location in sorted(self._locations()):
             for what, count in self._in_file(location, only).items():

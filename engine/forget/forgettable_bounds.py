@@ -12,14 +12,13 @@ import pyarrow.compute as pc
 from attrs import define, field, frozen
 
 from icecore.engine.common.ids import new_salt
-from icecore.engine.errors import CorruptFileError, ValidationError
+from icecore.engine.errors import CorruptFileError, ValidationError, name_text
 from icecore.engine.events.event import TABLE_FILES_DELETED, TABLE_PURGED
 from icecore.engine.forget.redact_events import Replacement
 from icecore.engine.formats import arrays
 from icecore.engine.formats.binary_columns import list_positions, select
 from icecore.engine.formats.entry_arrow import BINARIES, ENTRY_SCHEMA
 from icecore.engine.formats.event_content import decode_content, encode_parts, files_part
-from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ManifestEntryStatus
@@ -87,7 +86,7 @@ def forgettable_bounds(
             left = {**files, **dict.fromkeys(lost)}
             replacements.append(Replacement(position, content=encode_parts(entries, left, new_salt())))
     if wanted is not None and (unknown := sorted(wanted - seen)):
-        raise ValidationError(f"{dotted(states[0].identifier)}: its log has no file {unknown[0]}")
+        raise ValidationError(f"{name_text(states[0].identifier)}: its log has no file {unknown[0]}")
     return ForgettableBounds(tuple(replacements), frozenset(gone), held.by_snapshot(deleted), frozenset(held.listed))
 
 
@@ -102,7 +101,7 @@ def column_ids(state: TableState, columns: Collection[str]) -> frozenset[int]:
             if schema.name_of(i) == column or schema.name_of(i).startswith(f"{column}.")
         }
         if not found:
-            raise ValidationError(f"{dotted(state.identifier)} never had a column {column!r}")
+            raise ValidationError(f"{name_text(state.identifier)} never had a column {column!r}")
         _check_not_partitioned_by(state.metadata, column, found)
         out |= found
     return frozenset(out)

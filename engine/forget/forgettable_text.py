@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from icecore.engine.errors import CorruptFileError, CorruptLogError, IcecoreError, ValidationError
+from icecore.engine.errors import CorruptFileError, CorruptLogError, IcecoreError, ValidationError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import PAYLOAD, Event, canonical
 from icecore.engine.events.files_of_others import KEPT_FILES, original_bytes
@@ -19,7 +19,6 @@ from icecore.engine.forget.redact_events import Replacement
 from icecore.engine.formats.avro_blocks import read_header
 from icecore.engine.formats.event_content import files_part
 from icecore.engine.log.namespaces import fold_namespaces
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.replay.states import Kind, State
@@ -169,7 +168,7 @@ def check_not_in_force(store: EventStore, streams: Collection[str], replacements
             if before is None or (isinstance(before, TableState) and before.purged_at is not None):
                 continue
             if before != _folded(stream, replaced[:count]):
-                name = dotted(before.identifier)
+                name = name_text(before.identifier)
                 raise _in_force(f"{name}, which can be undropped" if before.dropped else name)
 
 
@@ -185,7 +184,7 @@ def _check_namespaces(events: Iterable[Event], replaced: Iterable[Event]) -> Non
     before, after = (dict(_namespaces(e)) for e in (events, replaced))
     for name, properties in before.items():
         if after[name] != properties:
-            raise _in_force(f"the namespace {dotted(name)}")
+            raise _in_force(f"the namespace {name_text(name)}")
 
 
 def _namespaces(events: Iterable[Event]) -> Iterator[tuple[tuple[str, ...], dict[str, str]]]:

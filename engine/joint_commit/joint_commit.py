@@ -16,12 +16,11 @@ from attrs import evolve, frozen
 from icecore.engine.commit.decide import StaleRemovals
 from icecore.engine.commit.dry_run import CatalogDryRun, PartDryRun, conflicts_of, part_dry_run
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import CommitConflictError, ForeignCommitError, IcecoreError
+from icecore.engine.errors import CommitConflictError, ForeignCommitError, IcecoreError, name_text
 from icecore.engine.events.commit_watch import note_stored
 from icecore.engine.events.event import TABLE_ADOPTED, Event, Provenance
 from icecore.engine.events.name_events import Named, read_name_event
 from icecore.engine.joint_commit.rolled_back import without_files
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.retry_policy import FOREIGN_ATTEMPTS, RetryPolicy, plans_inside
@@ -147,7 +146,7 @@ def _retry_policy(desk: CommitTargets, parts: Sequence[Part]) -> RetryPolicy:
 
 
 def _kept_moving(parts: Sequence[Part]) -> CommitConflictError:
-    names = ", ".join(dotted(p.name) for p in parts)
+    names = ", ".join(name_text(p.name) for p in parts)
     return CommitConflictError(f"the branches of {names} kept moving until no retry was left")
 
 

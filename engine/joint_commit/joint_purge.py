@@ -10,12 +10,11 @@ from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.deletion.delete_files import Deletion, finish_due
 from icecore.engine.deletion.purge_table import Purged, PurgePlan, purged_by
-from icecore.engine.errors import NoSuchTableError
+from icecore.engine.errors import NoSuchTableError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.name_events import Dropped, read_name_event
 from icecore.engine.joint_commit.joint_commit import CommitTargets, commit_jointly, dry_run_jointly
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold
 from icecore.engine.repository.repository import Repository
@@ -78,7 +77,7 @@ class _DroppedAndPurged:
         def drop() -> TableState:
             state = repository.live_state(self.stream)
             if repository.models.table_stream(self.name) != self.stream:
-                raise NoSuchTableError(f"{dotted(self.name)} was replaced by another table meanwhile")
+                raise NoSuchTableError(f"{name_text(self.name)} was replaced by another table meanwhile")
             payload = Dropped(self.name).to_dict()
             event = repository.append_inside(transaction, self.stream, ev.TABLE_DROPPED, payload, provenance)
             after = fold(state, [event])

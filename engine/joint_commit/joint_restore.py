@@ -16,6 +16,7 @@ from icecore.engine.errors import (
     NoSuchTableError,
     TableAlreadyExistsError,
     ValidationError,
+    name_text,
 )
 from icecore.engine.events.event import Provenance, is_view_stream
 from icecore.engine.joint_commit.joint_commit import CommitTargets, Part, commit_jointly, dry_run_jointly
@@ -23,7 +24,6 @@ from icecore.engine.joint_commit.joint_tables import TableChange
 from icecore.engine.joint_commit.joint_views import ViewChange
 from icecore.engine.joint_commit.renaming import name_parts, namespace_parts
 from icecore.engine.log.names_at import CatalogNames
-from icecore.engine.log.read_models import dotted
 from icecore.engine.revert.restore_state import expiry_of, restored_table, restored_view
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.updates.table_update import TableUpdate
@@ -55,9 +55,9 @@ def restore(
         desk, position, CatalogNames.at(repository.store, position), CatalogNames.now(repository.models)
     )
     if name is not None:
-        parts, what = restoration.of_name(name), dotted(name)
+        parts, what = restoration.of_name(name), name_text(name)
     elif namespace is not None:
-        parts, what = restoration.of_namespace(namespace), f"namespace {dotted(namespace)}"
+        parts, what = restoration.of_namespace(namespace), f"namespace {name_text(namespace)}"
     else:
         parts, what = restoration.of_all(), "all"
     why = evolve(provenance, message=provenance.message or f"restore {what} to position {position}")
@@ -89,7 +89,7 @@ class _Restoration:
         Raises NoSuchNamespaceError.
         """
         if namespace not in self.then.namespaces:
-            raise NoSuchNamespaceError(f"there was no namespace {dotted(namespace)!r} at position {self.position}")
+            raise NoSuchNamespaceError(f"there was no namespace {name_text(namespace)!r} at position {self.position}")
 
         def inside(name: Identifier) -> bool:
             return name[: len(namespace)] == namespace
@@ -104,14 +104,15 @@ class _Restoration:
         """
         stream = self.then.streams.get(name) or self.now.streams.get(name)
         if stream not in self.then.by_stream:
-            raise NoSuchTableError(f"there was no table or view {dotted(name)!r} at position {self.position}")
+            raise NoSuchTableError(f"there was no table or view {name_text(name)!r} at position {self.position}")
         assert stream is not None, "what had a name had a stream"
         before = self.then.by_stream[stream]
         taken = self.now.streams.get(before, stream)
         if taken != stream:
             raise TableAlreadyExistsError(
-                f"{'View' if is_view_stream(taken) else 'Table'} already exists: {dotted(before)}, another one than at "
-                f"position {self.position}: rename or drop it first, or restore its namespace, which drops newer ones"
+                f"{'View' if is_view_stream(taken) else 'Table'} already exists: {name_text(before)}, another one than "
+                f"at position {self.position}: rename or drop it first, or restore its namespace, which drops "
+                "newer ones"
             )
         return self._parts({stream}, set())
 
@@ -145,7 +146,7 @@ class _Restoration:
         def gone(ref: str, snapshot_id: int) -> CommitConflictError:
             expiry = expiry_of(self.desk.repository.store, stream, snapshot_id, self.position)
             by = f", expired at position {expiry.position} by {expiry.provenance.told}" if expiry else ""
-            return self._refuse(f"snapshot {snapshot_id} of ref {ref!r} of {dotted(name)} is gone{by}")
+            return self._refuse(f"snapshot {snapshot_id} of ref {ref!r} of {name_text(name)} is gone{by}")
 
         return restored_table(then, now, gone)
 

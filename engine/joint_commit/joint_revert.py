@@ -12,7 +12,7 @@ from attrs import define, evolve
 
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import CommitConflictError, NoSuchTableError, NoSuchViewError, ValidationError
+from icecore.engine.errors import CommitConflictError, NoSuchTableError, NoSuchViewError, ValidationError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.name_events import Dropped, NameEvent, Renamed, read_name_event
@@ -29,7 +29,6 @@ from icecore.engine.joint_commit.joint_views import ViewChange
 from icecore.engine.joint_commit.renaming import name_parts, namespace_parts
 from icecore.engine.log.names_at import CatalogNames
 from icecore.engine.log.namespaces import fold_namespaces
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.reader import extent_text
 from icecore.engine.log.store import EventStore
 from icecore.engine.repository.repository import Repository, TablePart
@@ -119,9 +118,11 @@ def _opposites(desk: CommitTargets, events: Sequence[Event]) -> list[Part]:
         if here == wanted[stream]:
             del wanted[stream]
         elif here != new.get(stream):
-            raise _conflict(repository, by_stream[stream], f"{dotted(here or new.get(stream) or ())} was renamed since")
+            raise _conflict(
+                repository, by_stream[stream], f"{name_text(here or new.get(stream) or ())} was renamed since"
+            )
         elif wanted[stream] is None and _was_changed(repository, by_stream[stream][-1]):
-            raise _conflict(repository, by_stream[stream], f"{dotted(here or ())} was changed since")
+            raise _conflict(repository, by_stream[stream], f"{name_text(here or ())} was changed since")
     names = name_parts(repository, now.by_stream, wanted)
     changes = [_Opposite(desk, e[-1], tuple(e)).changes() for s, e in by_stream.items() if old.get(s) is not None]
     return [*made, *names, *(part for part in changes if part is not None), *dropped]
@@ -149,10 +150,10 @@ def _namespaces_back(
         elif old is not None and new is not None and here is not None:
             updates, removals, again = undone_properties(old, new, here)
             if again:
-                raise _conflict(repository, events, f"the properties {again} of {dotted(name)} were set again")
+                raise _conflict(repository, events, f"the properties {again} of {name_text(name)} were set again")
             wanted[name] = {k: v for k, v in here.items() if k not in removals} | updates
         elif here != new:
-            raise _conflict(repository, events, f"the namespace {dotted(name)} was changed since")
+            raise _conflict(repository, events, f"the namespace {name_text(name)} was changed since")
         else:
             wanted[name] = old
     return wanted
@@ -253,7 +254,7 @@ class _Opposite:
 
         def find(repository: Repository) -> str:
             if _was_changed(repository, self.event):
-                raise self._conflict(f"{dotted(name)} was changed since")
+                raise self._conflict(f"{name_text(name)} was changed since")
             return self.event.stream
 
         return NameChange(Dropped(name), find)
@@ -271,7 +272,7 @@ class _Opposite:
                 holder = None
             if holder != self.event.stream:
                 names = (ev.TABLE_RENAMED, ev.VIEW_RENAMED, ev.TABLE_DROPPED, ev.VIEW_DROPPED)
-                raise self._conflict(f"it is not called {dotted(new)} any more", names)
+                raise self._conflict(f"it is not called {name_text(new)} any more", names)
             return self.event.stream
 
         return NameChange(Renamed(new, old), find)
@@ -322,8 +323,8 @@ class _Opposite:
             self.desk.repository.store, self.event, lambda e: tuple(e.payload.get("namespace", ())) == name
         )
         return CommitConflictError(
-            f"position {self.event.position} can't be reverted: the namespace {dotted(name)} was changed since, or is "
-            f"as it was before{later}"
+            f"position {self.event.position} can't be reverted: the namespace {name_text(name)} was changed since, or "
+            f"is as it was before{later}"
         )
 
     # Commits

@@ -17,11 +17,11 @@ from icecore.engine.errors import (
     IcecoreError,
     TableAlreadyExistsError,
     ValidationError,
+    name_text,
 )
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.joint_commit.joint_commit import CommitTargets, OfNewName, OfOneStream
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold
 from icecore.engine.repository.failed_requirements import last_commit
@@ -153,7 +153,7 @@ class NewTable(OfNewName):
         taken = desk.repository.models.find(self.name)
         if taken is not None and taken[0] == "table":
             state = desk.repository.state(taken[1])
-            failed = f"Requirement failed: table already exists: {dotted(self.name)}"
+            failed = f"Requirement failed: table already exists: {name_text(self.name)}"
             raise TableAlreadyExistsError(f"{failed}; its last commit is {last_commit(desk.repository.store, state)}")
 
     def _check_it_makes_a_table(self) -> None:

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.ids import new_event_id
-from icecore.engine.errors import NoSuchTableError
+from icecore.engine.errors import NoSuchTableError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.name_events import Dropped, Renamed
 from icecore.engine.events.namespace_events import NamespaceCreated, NamespaceDropped, NamespacePropertiesUpdated
 from icecore.engine.joint_commit.joint_commit import Part
 from icecore.engine.joint_commit.joint_names import NameChange, NameGivenBack, NamespaceChange
-from icecore.engine.log.read_models import dotted
 from icecore.engine.repository.repository import Repository
 from icecore.engine.revert.undrop import last_drop, name_of_drop
 
@@ -68,7 +67,7 @@ class _Find:
 
     def __call__(self, repository: Repository) -> str:
         if repository.models.identifier_of(self._stream) != self._name:
-            raise NoSuchTableError(f"what was called {dotted(self._name)} is not called so any more")
+            raise NoSuchTableError(f"what was called {name_text(self._name)} is not called so any more")
         return self._stream
 
 

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from attrs import define
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import CommitFailedError, MissingFileError
+from icecore.engine.errors import CommitFailedError, MissingFileError, name_text
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.name_events import Dropped
 from icecore.engine.joint_commit.joint_commit import CommitTargets
 from icecore.engine.joint_commit.joint_names import NameChange
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState
 
@@ -33,10 +32,10 @@ class Unregistration(NameChange):
 
     def _check_whole(self, desk: CommitTargets, state: TableState) -> None:
         if state.pending:
-            raise CommitFailedError(f"{dotted(self.name)} was committed to while it was unregistered")
+            raise CommitFailedError(f"{name_text(self.name)} was committed to while it was unregistered")
         location = state.metadata_location
         if location is None or not desk.repository.storage_of(state).exists(location):
             raise MissingFileError(
-                f"the metadata file {location} of {dotted(self.name)} is not there, so no catalog could register it: "
-                "`icecore rebuild` writes it again"
+                f"the metadata file {location} of {name_text(self.name)} is not there, so no catalog could register "
+                "it: `icecore rebuild` writes it again"
             )

@@ -7,10 +7,10 @@ from typing import assert_never
 from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import NoSuchTableError
+from icecore.engine.errors import NoSuchTableError, name_text
 from icecore.engine.events.name_events import Dropped, Named, NameEvent, Renamed, Undropped, read_name_event
 from icecore.engine.log.namespaces import fold_namespaces
-from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
 
 
@@ -74,5 +74,5 @@ def streams_of_name(store: EventStore, models: ReadModels, name: Identifier) -> 
         streams.pop(found[1], None)
         streams[found[1]] = None
     if not streams:
-        raise NoSuchTableError(f"there was never a table or view {dotted(name)!r}")
+        raise NoSuchTableError(f"there was never a table or view {name_text(name)!r}")
     return list(streams)

@@ -22,6 +22,7 @@ from icecore.engine.errors import (
     NoSuchTableError,
     NoSuchViewError,
     TableAlreadyExistsError,
+    name_text,
 )
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
@@ -62,9 +63,9 @@ def dotted(namespace: tuple[str, ...]) -> str:
 def _taken_text(name: tuple[str, ...], taken: str, kind: str, before: tuple[str, ...] | None) -> str:
     """The words of Java's catalogs for a name that a `taken` has and a `kind` was to get."""
     if before is not None:
-        return f"Cannot rename {dotted(before)} to {dotted(name)}. {taken.capitalize()} already exists"
+        return f"Cannot rename {name_text(before)} to {name_text(name)}. {taken.capitalize()} already exists"
     of_other = "" if taken == kind else " with same name"
-    return f"{taken.capitalize()}{of_other} already exists: {dotted(name)}"
+    return f"{taken.capitalize()}{of_other} already exists: {name_text(name)}"
 
 
 class ReadModels(ManifestModels):
@@ -188,8 +189,8 @@ class ReadModels(ManifestModels):
             if self.inner_namespaces(namespace, limit=1):
                 return {}
             more = self._became_of(namespace, "namespace")
-            raise NoSuchNamespaceError(f"Namespace does not exist: {dotted(namespace)}", *more)
-        return stored_json(found["properties"], dict, f"the row of the namespace {dotted(namespace)!r}")
+            raise NoSuchNamespaceError(f"Namespace does not exist: {name_text(namespace)}", *more)
+        return stored_json(found["properties"], dict, f"the row of the namespace {name_text(namespace)!r}")
 
     def namespaces(self) -> list[tuple[str, ...]]:
         """All namespaces."""
@@ -215,21 +216,20 @@ class ReadModels(ManifestModels):
     def check_new_namespace(self, namespace: tuple[str, ...]) -> None:
         """Raises NamespaceAlreadyExistsError; one that is only implied can be created still."""
         if self._store.row(MODELS, "get_namespace", name=dotted(namespace)) is not None:
-            raise NamespaceAlreadyExistsError(f"Namespace already exists: {dotted(namespace)}")
+            raise NamespaceAlreadyExistsError(f"Namespace already exists: {name_text(namespace)}")
 
     def check_empty(self, namespace: tuple[str, ...]) -> None:
         """Raises NamespaceNotEmptyError naming one of the things inside, NoSuchNamespaceError."""
         self.namespace_properties(namespace)
         names = self.names_after(namespace, "table", limit=1) + self.names_after(namespace, "view", limit=1)
-        inner = self.inner_namespaces(namespace, limit=1)
-        if names or inner:
-            inside = names[0] if names else dotted((*namespace, inner[0]))
-            raise NamespaceNotEmptyError(f"Namespace {dotted(namespace)} is not empty. It holds {inside!r}")
+        inside = names or [dotted((*namespace, level)) for level in self.inner_namespaces(namespace, limit=1)]
+        if inside:
+            raise NamespaceNotEmptyError(f"Namespace {name_text(namespace)} is not empty. It holds {inside[0]!r}")
         name = dotted(namespace)
         below = name + SEPARATOR
         shared = self._store.row(MODELS, "iceberg_table_below", catalog=self.catalog_name, namespace=name, below=below)
         if shared is not None:
-            found = f"{shared['table_namespace']}.{shared['table_name']}"
+            found = name_text((*shared["table_namespace"].split(SEPARATOR), shared["table_name"]))
             raise NamespaceNotEmptyError(f"Namespace {name} is not empty. Another engine made {found!r} in it")
 
     def names_in(self, namespace: tuple[str, ...], kind: str | None = None) -> list[tuple[str, str]]:
@@ -258,7 +258,7 @@ class ReadModels(ManifestModels):
         found = found or self.find(identifier)
         if found is None or found[0] != "table":
             more = (" (it is a view)",) if found else self._became_of(identifier, "table")
-            raise NoSuchTableError(f"Table does not exist: {dotted(identifier)}", *more)
+            raise NoSuchTableError(f"Table does not exist: {name_text(identifier)}", *more)
         return found[1]
 
     def stream(self, identifier: tuple[str, ...]) -> str:
@@ -266,7 +266,7 @@ class ReadModels(ManifestModels):
         found = self.find(identifier)
         if found is None:
             more = self._became_of(identifier, "table", "view")
-            raise NoSuchTableError(f"Table or view does not exist: {dotted(identifier)}", *more)
+            raise NoSuchTableError(f"Table or view does not exist: {name_text(identifier)}", *more)
         return found[1]
 
     def view_stream(self, identifier: tuple[str, ...], found: tuple[str, str] | None = None) -> str:
@@ -274,7 +274,7 @@ class ReadModels(ManifestModels):
         found = found or self.find(identifier)
         if found is None or found[0] != "view":
             more = (" (it is a table)",) if found else self._became_of(identifier, "view")
-            raise NoSuchViewError(f"View does not exist: {dotted(identifier)}", *more)
+            raise NoSuchViewError(f"View does not exist: {name_text(identifier)}", *more)
         return found[1]
 
     def _became_of(self, name: tuple[str, ...], *kinds: str) -> tuple[str, Names, Names]:

@@ -15,12 +15,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from attrs import frozen
 
 from icecore.engine.commit.conflict_text import commits_of, names
-from icecore.engine.errors import ConflictingCommitsError, MissingArchiveError, ValidationError
+from icecore.engine.errors import ConflictingCommitsError, MissingArchiveError, ValidationError, name_text
 from icecore.engine.events.event import Event
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.expression.sql.parse import FilterLike, parse_filter
-from icecore.engine.log.read_models import dotted
 from icecore.engine.operations.action import PlanContext
 from icecore.engine.properties.table_properties import KnownProperty
 from icecore.projections.inspect.changes_since import ChangedFile, ChangesSince
@@ -169,5 +168,5 @@ class Check:
         if found:
             base = self.base.base_snapshot_id
             what = "an empty branch" if base is None else f"snapshot {base}"
-            text = f"{dotted(self.at.state.identifier)}: what was decided on {what} does not hold any more"
+            text = f"{name_text(self.at.state.identifier)}: what was decided on {what} does not hold any more"
             raise ConflictingCommitsError(text, tuple(found))

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.errors import NoSuchTableError, ValidationError, name_text
 from icecore.engine.spec.schema import Schema
 from icecore.engine.table.table import Table
 
@@ -121,9 +121,9 @@ def find_source(parts: Identifier, scope: NameScope, lookup: Lookup) -> Source:
             return TableSource(lookup.load_table(identifier))
         if lookup.view_exists(identifier):
             return ViewSource(lookup.load_view(identifier))
-    name = ".".join(parts)
+    name = name_text(parts)
     if tried:
-        looked = " or ".join(repr(".".join(i)) for i in tried)
+        looked = " or ".join(repr(name_text(i)) for i in tried)
         raise NoSuchTableError(f"{scope.owner}: there is no table or view {name!r}; looked for {looked}")
     where = scope.default_catalog
     if where is None or where in catalog_names(lookup.name):
@@ -154,8 +154,8 @@ def _candidates(parts: Identifier, scope: NameScope, names: frozenset[str]) -> I
 def check_no_cycle(path: tuple[Identifier, ...], identifier: Identifier) -> None:
     """Raises ValidationError where a view is met again on the way down its own query."""
     if identifier in path:
-        way = " -> ".join(".".join(i) for i in (*path[path.index(identifier) :], identifier))
-        raise ValidationError(f"the view {'.'.join(identifier)} reads itself: {way}")
+        way = " -> ".join(name_text(i) for i in (*path[path.index(identifier) :], identifier))
+        raise ValidationError(f"the view {name_text(identifier)} reads itself: {way}")
 
 
 def shortened(column: Identifier, tables: Iterable[Identifier]) -> Identifier:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from icecore.engine.errors import CorruptFileError, ForeignCommitError, MissingFileError
+from icecore.engine.errors import CorruptFileError, ForeignCommitError, MissingFileError, name_text
 from icecore.engine.foreign.foreign_metadata import read_foreign
 from icecore.engine.foreign.foreign_rows import FOREIGN
-from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState, metadata_folder
 from icecore.engine.repository.repository import Repository
 from icecore.projections.files.version_files import version_after, version_of
@@ -29,7 +28,7 @@ def check_later_versions(repository: Repository) -> None:
         if location is not None and (missing := _missing(repository, state, location)) is not None:
             here = repository.storage_of(state).resolve(location)
             raise ForeignCommitError(
-                f"{dotted(state.identifier)}: {here} is later than the log and needs what is missing or cut off "
+                f"{name_text(state.identifier)}: {here} is later than the log and needs what is missing or cut off "
                 f"({missing}), as where a warehouse was copied while it was written; clone the original to a new "
                 f"folder, or delete that version here"
             )

@@ -17,13 +17,12 @@ import orjson
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.common.location import is_inside, local_path
-from icecore.engine.errors import CommitConflictError, ForeignCommitError, IcecoreError, ValidationError
+from icecore.engine.errors import CommitConflictError, ForeignCommitError, IcecoreError, ValidationError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Provenance
 from icecore.engine.events.relocation import Relocation, Relocations
 from icecore.engine.log.archives import ARCHIVE
 from icecore.engine.log.location_mapping import storage_of
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore, WriteTransaction
 from icecore.engine.log.warehouse_folder import ROOT, SHARED, UUID, WarehouseFolder
 from icecore.engine.metadata.fold import TableState, metadata_folder
@@ -194,7 +193,7 @@ class Relocating:
         try:
             yield
         except IcecoreError as e:
-            self.problems.append(f"{dotted(identifier)}: {e}")
+            self.problems.append(f"{name_text(identifier)}: {e}")
 
     def _is_shared(self, state: TableState | ViewState) -> bool:
         """Whether a table of a clone lies where the clone has no files of its own."""

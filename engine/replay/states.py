@@ -16,10 +16,9 @@ from attrs import define, field, frozen
 
 from icecore.engine.common.fork_safety import Lock
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import CorruptLogError, NotFoundError
+from icecore.engine.errors import CorruptLogError, NotFoundError, name_text
 from icecore.engine.events.event import Event
 from icecore.engine.events.name_events import became_of
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
 
 CHECKPOINT_EVERY = 64
@@ -105,7 +104,7 @@ class States(Generic[S]):
         more: tuple[str, tuple[Identifier, ...]] = ("; it was dropped", ())
         if took is not None and took.stream == state.stream:
             more = became_of(took, is_last=took.position == state.position)
-        return self.kind.missing(f"{self.kind.name.capitalize()} does not exist: {dotted(state.identifier)}", *more)
+        return self.kind.missing(f"{self.kind.name.capitalize()} does not exist: {name_text(state.identifier)}", *more)
 
     def known(self, stream: str) -> S:
         """The state as it was seen last, which may not be the latest. Raises as `state`."""

@@ -6,9 +6,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from icecore.engine.errors import CommitFailedError, MissingArchiveError
+from icecore.engine.errors import CommitFailedError, MissingArchiveError, name_text
 from icecore.engine.events.event import TABLE_COMMITTED, Event
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import EventStore
 from icecore.engine.spec.updates.requirement import TableRequirement
 
@@ -32,7 +31,7 @@ def failure(store: EventStore, state: TableState, requirement: TableRequirement,
     newest = max(newest, store.archives.last_version(state.stream))
     events = [e for e in store.stream_events(state.stream, newest) if changes(e, requirement)]
     by = f"; it was changed by {_described(store, events[-1])}" if events else ""
-    return f"{text} in {dotted(state.identifier)}{by}"
+    return f"{text} in {name_text(state.identifier)}{by}"
 
 
 def decided(
@@ -56,7 +55,7 @@ def decided(
         return decided(store, state, again(state), context)
     except CommitFailedError as e:
         raise CommitFailedError(
-            f"{e} in {dotted(state.identifier)}; its last commit is {last_commit(store, state)}"
+            f"{e} in {name_text(state.identifier)}; its last commit is {last_commit(store, state)}"
         ) from e
 
 

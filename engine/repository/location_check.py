@@ -11,8 +11,8 @@ import sqlite3
 from attrs import frozen
 
 from icecore.engine.common.location import LocationMapping
-from icecore.engine.errors import ForbiddenLocationError
-from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.errors import ForbiddenLocationError, name_text
+from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.log.table_folders import ANYWHERE, folder_keys, with_those_above
 from icecore.engine.metadata.fold import TableState
@@ -118,7 +118,7 @@ class LocationCheck:
             if is_in_or_around(mine, place_keys(row["location"], follow=bool(row["is_near"]))):
                 raise ForbiddenLocationError(
                     f"the {what} {place!r:.500} is, holds or lies in a place of another table or view",
-                    f": {row['location']}, where files of {dotted(name)} are",
+                    f": {row['location']}, where files of {name_text(name)} are",
                     name[:-1],
                 )
 

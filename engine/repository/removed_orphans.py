@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from icecore.engine.errors import CommitConflictError
+from icecore.engine.errors import CommitConflictError, name_text
 from icecore.engine.log.deletion_content import any_removed_orphans, removed_orphans
-from icecore.engine.log.read_models import dotted
 from icecore.engine.spec.content_file import ManifestEntryStatus
 
 if TYPE_CHECKING:
@@ -32,6 +31,6 @@ def check_none_removed(store: EventStore, state: TableState, storage: Storage, e
         if not storage.exists(paths[key]):
             event = store.event_at(position)
             raise CommitConflictError(
-                f"{paths[key]} can't be added to {dotted(state.identifier)}: it was removed as an orphan by "
+                f"{paths[key]} can't be added to {name_text(state.identifier)}: it was removed as an orphan by "
                 f"position {position} by {event.provenance.told}, as no commit named it; write it again"
             )

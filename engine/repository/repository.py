@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.common.ids import new_event_id, new_salt, now_ms
-from icecore.engine.errors import CommitConflictError, CommitFailedError, ForeignCommitError
+from icecore.engine.errors import CommitConflictError, CommitFailedError, ForeignCommitError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.commit_watch import note_earlier, note_stored
 from icecore.engine.events.event import Event, Provenance
@@ -20,7 +20,7 @@ from icecore.engine.events.namespace_events import NamespaceCreated
 from icecore.engine.foreign.adopter import Adopter
 from icecore.engine.foreign.foreign_manifests import append_keeping
 from icecore.engine.log.lock.standing import Standing
-from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold, metadata_folder
 from icecore.engine.metadata.materialize_mode import is_manual, writes_again
@@ -217,7 +217,7 @@ class Repository:
             self.files.follow(result.state)
             return result
         raise CommitConflictError(
-            f"{dotted(state.identifier)}: the branch kept moving during {attempt + 1} attempts; "
+            f"{name_text(state.identifier)}: the branch kept moving during {attempt + 1} attempts; "
             f"the last commit there was {last_commit(self.store, self.state(stream))}"
         )
 

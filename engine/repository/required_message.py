@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 
-from icecore.engine.errors import NoSuchNamespaceError, ValidationError
+from icecore.engine.errors import NoSuchNamespaceError, ValidationError, name_text
 from icecore.engine.events.event import Provenance
-from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.read_models import ReadModels
 from icecore.engine.properties.table_properties import REQUIRE_MESSAGE
 
 
@@ -23,7 +23,7 @@ def check_message(
     for what, given in _givers(models, identifier, properties):
         if REQUIRE_MESSAGE.or_default(given):
             raise ValidationError(
-                f"{dotted(identifier)}: a commit must say why, as {REQUIRE_MESSAGE.name} is true of the {what}: "
+                f"{name_text(identifier)}: a commit must say why, as {REQUIRE_MESSAGE.name} is true of the {what}: "
                 "give it a message"
             )
 
@@ -38,4 +38,4 @@ def _givers(
         found: Mapping[str, str] = {}
         with contextlib.suppress(NoSuchNamespaceError):
             found = models.namespace_properties(namespace)
-        yield f"namespace {dotted(namespace)}", found
+        yield f"namespace {name_text(namespace)}", found

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import CommitStateUnknownError, ReusedKeyError
+from icecore.engine.errors import CommitStateUnknownError, ReusedKeyError, name_text
 from icecore.engine.events.event import Event
-from icecore.engine.log.read_models import dotted
 
 
 def reused_key(event: Event, name: Identifier | None = None) -> ReusedKeyError:
     """The error of a call whose key an event of another call has, to what has a name now or none."""
-    key, of = event.provenance.idempotency_key, dotted(name) if name else event.stream
+    key, of = event.provenance.idempotency_key, name_text(name) if name else event.stream
     return ReusedKeyError(
         f"the idempotency key {key!r} was used for the {event.kind} of {of} at position {event.position}, not for this "
         f"call"
@@ -22,7 +21,7 @@ def cut_off_call(event: Event, name: Identifier | None = None) -> CommitStateUnk
 
     It can't be told whether that is all that the call was to do.
     """
-    key, of = event.provenance.idempotency_key, dotted(name) if name else event.stream
+    key, of = event.provenance.idempotency_key, name_text(name) if name else event.stream
     return CommitStateUnknownError(
         f"the call of the idempotency key {key!r} was cut off: its change of {of} stands at position {event.position}, "
         f"since another engine has built on it, and what else it was to do was perhaps not done"

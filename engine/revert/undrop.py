@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import names_like
-from icecore.engine.errors import NoSuchTableError, NoSuchViewError, ValidationError
+from icecore.engine.errors import NoSuchTableError, NoSuchViewError, ValidationError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.name_events import Dropped, Undropped, read_name_event
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository.repository import Repository
 
@@ -45,7 +44,7 @@ def _check(repository: Repository, kind: str, drop: Event) -> None:
     if (purge := _purge_of(repository, drop)) is not None:
         raise ValidationError(_purged_text(kind, drop, purge))
     if not _stands(repository, drop):
-        name = dotted(name_of_drop(drop))
+        name = name_text(name_of_drop(drop))
         raise ValidationError(f"the {kind} {name!r} dropped at {drop.position} was undropped already")
 
 
@@ -81,12 +80,12 @@ def drop_to_purge(repository: Repository, identifier: Identifier, position: int 
     own = [d for d in found if not _is_unregistered(d)]
     if not own:
         raise ValidationError(
-            f"the table {dotted(identifier)!r} was unregistered at {found[0].position}: another catalog may have its "
-            "files now, so they are not purged; undrop it and drop it where they are still its own"
+            f"the table {name_text(identifier)!r} was unregistered at {found[0].position}: another catalog may have "
+            "its files now, so they are not purged; undrop it and drop it where they are still its own"
         )
     drop = next((d for d in own if _purge_of(repository, d) is None), own[0])
     if not _stands(repository, drop):
-        raise ValidationError(f"the table {dotted(identifier)!r} dropped at {drop.position} was undropped")
+        raise ValidationError(f"the table {name_text(identifier)!r} dropped at {drop.position} was undropped")
     return drop
 
 
@@ -108,7 +107,7 @@ def _find(
     if repository.models.find(identifier) is not None:
         known += f"; what has that name now was not dropped{if_not_dropped}"
     like = () if known else _dropped_like(repository, kind, identifier)
-    raise missing(f"there is no dropped {kind} {dotted(identifier)!r}{where}{known}", like=like)
+    raise missing(f"there is no dropped {kind} {name_text(identifier)!r}{where}{known}", like=like)
 
 
 def _drops_of(repository: Repository, kind: str, identifier: Identifier) -> Iterator[Event]:
@@ -144,7 +143,7 @@ def _purge_of(repository: Repository, drop: Event) -> Event | None:
 
 
 def _purged_text(kind: str, drop: Event, purge: Event) -> str:
-    name = dotted(name_of_drop(drop))
+    name = name_text(name_of_drop(drop))
     return (
         f"the {kind} {name!r} dropped at {drop.position} was purged at position {purge.position} by "
         f"{purge.provenance.told}: its files are deleted, and can't come back"

@@ -12,6 +12,7 @@ import pyarrow as pa
 from icecore.engine.catalog.catalog import Catalog, open_catalog
 from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.optional_packages import needs
+from icecore.engine.errors import name_text
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spark_source.batch_reader import (
@@ -147,5 +148,5 @@ def _metadata(catalog: Catalog | CatalogAt, options: SourceOptions) -> tuple[pa.
     found = metadata_table(catalog, options.identifier)
     if found is None:
         return None
-    options.check_only(METADATA, f"the metadata table {'.'.join(options.identifier)}")
+    options.check_only(METADATA, f"the metadata table {name_text(options.identifier)}")
     return rows_and_schema(metadata_rows(catalog, *found))

@@ -15,7 +15,7 @@ from sqlglot import exp
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.errors import NoSuchTableError, ValidationError, name_text
 from icecore.engine.query.source_names import shortened
 from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark_source.batch_reader import rows_and_schema
@@ -179,7 +179,7 @@ class _Frames:
         if key not in self._known:
             frame = self._frame(identifier, moment)
             if frame is None and identifier is not parts:
-                raise NoSuchTableError(f"{'.'.join(parts)}: there is no table or view {'.'.join(identifier)!r}")
+                raise NoSuchTableError(f"{name_text(parts)}: there is no table or view {name_text(identifier)!r}")
             if frame is None:
                 return None
             self._known[key] = f"icecore_{len(self._known)}"
@@ -193,7 +193,7 @@ class _Frames:
         if metadata is None and not self.catalog.view_exists(identifier):
             return None
         if moment is not None:
-            raise ValidationError(f"AS OF is of tables, found at {'.'.join(identifier)}")
+            raise ValidationError(f"AS OF is of tables, found at {name_text(identifier)}")
         if metadata is None:
             return self.catalog.load_view(identifier).to_spark(self.session)
         return shown_frame(self.session, *rows_and_schema(metadata_rows(self.catalog, *metadata)))
@@ -206,8 +206,8 @@ class _Frames:
             told = f"unix_millis(CAST({moment.sql} AS TIMESTAMP_LTZ)) AS ms"
             row = self.session.range(1).selectExpr(told).collect()[0]
             if row.ms is None:
-                raise ValidationError(f"{moment.sql} is no time, at {'.'.join(identifier)}")
+                raise ValidationError(f"{moment.sql} is no time, at {name_text(identifier)}")
             return {"as_of": row.ms}
         if moment.literal is None:
-            raise ValidationError(f"a version must be a number or text, found {moment.sql}, at {'.'.join(identifier)}")
+            raise ValidationError(f"a version must be a number or text, found {moment.sql}, at {name_text(identifier)}")
         return AsOf(moment.literal).options(self.catalog.load_table(identifier))

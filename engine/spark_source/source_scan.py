@@ -9,7 +9,7 @@ from attrs import evolve, frozen
 
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.catalog.catalog_at import CatalogAt
-from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.errors import NoSuchTableError, ValidationError, name_text
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.scan.changelog import IncrementalChangelogScan
@@ -46,7 +46,7 @@ def table_of(catalog: Catalog | CatalogAt, options: SourceOptions) -> Table:
     """The table of the options. Raises NoSuchTableError, for a view too, which only Spark SQL can read."""
     identifier = options.identifier
     if catalog.view_exists(identifier):
-        name = ".".join(identifier)
+        name = name_text(identifier)
         raise NoSuchTableError(
             f"{name} is a view: read it by icecore.spark.sql, or load_view({name!r}).to_spark(spark)"
         )

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
 from icecore.engine.common.text import rows_html
-from icecore.engine.errors import NoSuchSnapshotError
-from icecore.engine.log.read_models import dotted
+from icecore.engine.errors import NoSuchSnapshotError, name_text
 from icecore.engine.metadata.fold import Identifier, TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.repository.repository import Repository
@@ -158,7 +157,7 @@ class Table:
         totals = {} if snapshot is None else snapshot.summary or {}
         told: dict[str, object] = {"format_version": self.format_version, "events": self._state.stream_version}
         told |= {n: totals.get(f"total-{n.replace('_', '-')}", 0 if snapshot is None else "?") for n in _TOTALS}
-        return f"{type(self).__name__}({dotted(self.name())!r}, {', '.join(f'{n}={v}' for n, v in told.items())})"
+        return f"{type(self).__name__}({name_text(self.name())!r}, {', '.join(f'{n}={v}' for n, v in told.items())})"
 
     def _repr_html_(self) -> str:
         """The table in a notebook: its columns below what it is."""

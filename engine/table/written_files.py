@@ -13,9 +13,8 @@ from typing import Protocol
 from attrs import frozen
 
 from icecore.engine.commit.decide import ChangeMetadata
-from icecore.engine.errors import CommitConflictError, IcecoreError, ValidationError
+from icecore.engine.errors import CommitConflictError, IcecoreError, ValidationError, name_text
 from icecore.engine.events.event import Event
-from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile
@@ -68,7 +67,7 @@ class WrittenFiles:
     def _check(self, metadata: TableMetadata, pending: Commit) -> list[TableUpdate]:
         if self.table_uuid not in (None, metadata.table_uuid):
             raise CommitConflictError(
-                f"{dotted(pending.state.identifier)} is another table now, of UUID {metadata.table_uuid}: "
+                f"{name_text(pending.state.identifier)} is another table now, of UUID {metadata.table_uuid}: "
                 f"the files were written for that of UUID {self.table_uuid}"
             )
         first = min((f.file_path for f in self.files), default=None)

@@ -9,8 +9,7 @@ from icecore.engine.common.identifiers import Identifier, IdentifierLike, namesp
 from icecore.engine.common.keyword_options import options_of, takes_options
 from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.common.text import rows_html
-from icecore.engine.errors import ValidationError
-from icecore.engine.log.read_models import dotted
+from icecore.engine.errors import ValidationError, name_text
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.repository.view_repository import UpdatesAt, ViewRepository
 from icecore.engine.spec.schema import Schema
@@ -99,7 +98,7 @@ class View:
             if version.version_id == version_id:
                 return version
         known = [v.version_id for v in self.metadata.versions]
-        raise ValidationError(f"the view {dotted(self.name())} has no version {version_id}; it has {known}")
+        raise ValidationError(f"the view {name_text(self.name())} has no version {version_id}; it has {known}")
 
     def versions(self) -> list[ViewVersion]:
         """The versions that are kept: `version.history.num-entries` of them, 10 where that is not set."""
@@ -116,14 +115,14 @@ class View:
         """
         from icecore.engine.view.view_dialects import sql_for
 
-        return sql_for(self.current_version(), dialect, dotted(self.name()))
+        return sql_for(self.current_version(), dialect, name_text(self.name()))
 
     def scope(self) -> NameScope:
         """The namespace and catalog that complete the names in the current version's SQL."""
         from icecore.engine.query.source_names import NameScope
 
         version = self.current_version()
-        return NameScope(version.namespace, version.default_catalog, f"view {dotted(self.name())}")
+        return NameScope(version.namespace, version.default_catalog, f"view {name_text(self.name())}")
 
     def refresh(self) -> View:
         """Brings the view up to date with later commits. Raises NoSuchViewError where it was dropped."""
@@ -132,7 +131,7 @@ class View:
         return self
 
     def __repr__(self) -> str:
-        return f"View({dotted(self.name())!r}, version {self.metadata.current_version_id})"
+        return f"View({name_text(self.name())!r}, version {self.metadata.current_version_id})"
 
     def _repr_html_(self) -> str:
         """The view in a notebook: its columns below what it is."""

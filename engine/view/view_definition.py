@@ -11,8 +11,7 @@ from icecore.engine.common.location import given_location
 from icecore.engine.common.version import VERSION
 from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
 from icecore.engine.data.given_schema import SchemaLike, given_schema
-from icecore.engine.errors import ValidationError
-from icecore.engine.log.read_models import dotted
+from icecore.engine.errors import ValidationError, name_text
 from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.query.prepare_query import query_schema
 from icecore.engine.query.source_names import Lookup, NameScope
@@ -93,8 +92,8 @@ def location_updates(location: str | None) -> list[ViewUpdate]:
 
 def _schema(given: SchemaLike | None, version: ViewVersion, name: Identifier, lookup: Lookup) -> Schema:
     if given is None:
-        scope = NameScope(version.namespace, version.default_catalog, f"view {dotted(name)}")
-        columns = query_schema(lookup, name, sql_for(version, DUCKDB, dotted(name)).sql, scope)
+        scope = NameScope(version.namespace, version.default_catalog, f"view {name_text(name)}")
+        columns = query_schema(lookup, name, sql_for(version, DUCKDB, name_text(name)).sql, scope)
         try:
             return arrow_to_schema(columns, format_version=_ALL_TYPES)
         except ValidationError as e:

@@ -13,11 +13,10 @@ from attrs import frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import short_repr
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import ValidationError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.log.namespaces import fold_namespaces
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import EventStore
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.view_fold import ViewState
@@ -230,9 +229,9 @@ def _changes(before: Facts, after: Facts) -> tuple[Change, ...]:
 
 
 def _rows(o: ObjectDiff) -> Iterator[dict[str, Any]]:
-    same = {"kind": o.kind, "name": dotted(o.name), "stream": o.stream}
+    same = {"kind": o.kind, "name": name_text(o.name), "stream": o.stream}
     if o.action != "changed":
-        names = [None if n is None else dotted(n) for n in (o.before, o.after)]
+        names = [None if n is None else name_text(n) for n in (o.before, o.after)]
         yield {**same, "action": o.action, "what": o.kind, "before": names[0], "after": names[1]}
     for c in o.changes:
         yield {**same, "action": c.action, "what": c.what, "key": c.key, "before": c.before, "after": c.after}

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from icecore.engine.errors import UnreadableTableWarning, ValidationError
+from icecore.engine.errors import UnreadableTableWarning, ValidationError, name_text
 from icecore.engine.queries import duck
 from icecore.engine.queries.duckdb_instances import SQL_OF_USERS
 from icecore.engine.queries.named_queries import query as named_query
@@ -115,7 +115,7 @@ def _reason(
 
 def _left_out(tables: AuditedTables) -> str:
     """The warning that names the tables which an answer is without."""
-    found = sorted(".".join(t.identifier) for t, _ in tables.problems.values())
+    found = sorted(name_text(t.identifier) for t, _ in tables.problems.values())
     named = ", ".join(found[:TABLES_NAMED])
     rest = f" and {len(found) - TABLES_NAMED} more" if len(found) > TABLES_NAMED else ""
     count = "1 table can't be read and is" if len(found) == 1 else f"{len(found)} tables can't be read and are"

@@ -17,11 +17,11 @@ from icecore.engine.errors import (
     UnwritableCommitError,
     ValidationError,
     WarehouseLockedError,
+    name_text,
 )
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.log.lock.standing import Standing
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState, folders_of, is_file_system
 from icecore.engine.replay.table_states import TableStates
@@ -39,7 +39,7 @@ class MaterializationWarning(UserWarning):
 def warn_of_unwritten(identifier: Identifier, error: Exception) -> None:
     """Warns of a commit whose files failed: an error would say that the commit did, and it would be made twice."""
     warnings.warn(
-        f"the commit to {dotted(identifier)} is in the log, but not all of its files are written yet "
+        f"the commit to {name_text(identifier)} is in the log, but not all of its files are written yet "
         f"({type(error).__name__}: {error}); the next open or commit goes on",
         MaterializationWarning,
         stacklevel=5,
@@ -126,7 +126,7 @@ class FileFollower:
 
     def _refusal(self, state: TableState, error: UnwritableCommitError) -> ValidationError:
         """The error of a commit that can't be made, because of itself or of an unreadable one before it."""
-        name = dotted(state.identifier)
+        name = name_text(state.identifier)
         if not self.store.is_committed(error.position):
             return ValidationError(f"{name}: the commit can't be written to manifests: {error.reason}")
         return UnwritableCommitError(

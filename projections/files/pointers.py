@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from icecore.engine.errors import ForeignCommitError
+from icecore.engine.errors import ForeignCommitError, name_text
 from icecore.engine.log.lock.standing import Standing
-from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.view_fold import ViewState
@@ -58,7 +58,7 @@ def move_pointers(
     if standing.identifier is not None and standing.published != location:
         if standing.has_row and standing.shared not in (standing.published, location):
             raise ForeignCommitError(
-                f"{dotted(standing.identifier)}: another engine committed {standing.shared} through iceberg_tables; "
+                f"{name_text(standing.identifier)}: another engine committed {standing.shared} through iceberg_tables; "
                 f"{location} of the log does not follow it, and the pointer stays"
             )
         models.share(state.stream, standing.identifier, location)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import name_text
 from icecore.engine.events.event import CATALOG_STREAM, Event, uuid_of_stream
 from icecore.engine.events.name_events import Dropped, read_name_event
 from icecore.engine.log.store import EventStore
@@ -35,7 +36,7 @@ OF_EVENT = (*NAMED, *WHEN)
 
 def names_of(identifier: Identifier, table_uuid: str, identifier_now: Identifier | None) -> dict[str, str | None]:
     """The values of NAMED."""
-    now = None if identifier_now is None else ".".join(identifier_now)
+    now = None if identifier_now is None else name_text(identifier_now)
     return {"namespace": ".".join(identifier[:-1]), "name": identifier[-1], "table_uuid": table_uuid, "name_now": now}
 
 

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
-from icecore.engine.errors import IcecoreError, StorageError
+from icecore.engine.errors import IcecoreError, StorageError, name_text
 from icecore.engine.events.manifest_changes import ListedManifest
-from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
@@ -40,7 +39,7 @@ def faults_told(state: TableState) -> Iterator[None]:
     except FAULTS as e:
         if isinstance(e, IcecoreError):
             raise
-        raise StorageError(f"{dotted(state.identifier)}: its entries can't be read: {type(e).__name__}: {e}") from e
+        raise StorageError(f"{name_text(state.identifier)}: its entries can't be read: {type(e).__name__}: {e}") from e
 
 
 @frozen(eq=False)

@@ -13,6 +13,7 @@ import orjson
 import pyarrow as pa
 
 from icecore.engine.common.ids import signed
+from icecore.engine.errors import name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.events.name_events import Named, Renamed, read_name_event
@@ -81,7 +82,7 @@ class _Names:
         for event in self._store.naming_events_of(stream):
             change = read_name_event(event.kind, event.payload)
             if isinstance(change, (Named, Renamed)):
-                yield event.position, ".".join(change.identifier)
+                yield event.position, name_text(change.identifier)
 
 
 def _rows(events: Iterable[Event], names: _Names) -> Iterator[dict[str, Any]]:
@@ -111,7 +112,7 @@ def _name(event: Event, payload: Mapping[str, Any], names: _Names) -> str | None
 def _named(kind: str, payload: Mapping[str, Any]) -> str | None:
     """The subject of an event of the catalog itself."""
     name = payload.get("identifier" if kind == ev.LOG_FORGOTTEN else "namespace")
-    return ".".join(name or ()) or None
+    return name_text(name or ()) or None
 
 
 def _is_update(update: Any, action: str) -> bool:
@@ -141,9 +142,9 @@ def _phrase(kind: str, payload: Mapping[str, Any]) -> str | None:
         case ev.TABLE_COMMITTED | ev.VIEW_COMMITTED:
             return None
         case ev.TABLE_CREATED:
-            return f"create {'.'.join(payload['identifier'])}"
+            return f"create {name_text(payload['identifier'])}"
         case ev.VIEW_CREATED:
-            return f"create view {'.'.join(payload['identifier'])}"
+            return f"create view {name_text(payload['identifier'])}"
         case ev.TABLE_ADOPTED | ev.VIEW_ADOPTED:
             return f"adopt {payload['metadata-location'].rsplit('/', 1)[-1]}"
         case ev.TABLE_RESTORED:
@@ -151,12 +152,12 @@ def _phrase(kind: str, payload: Mapping[str, Any]) -> str | None:
         case ev.TABLE_REGISTERED | ev.VIEW_REGISTERED:
             return f"register {payload['metadata-location']}"
         case ev.TABLE_RENAMED | ev.VIEW_RENAMED:
-            return f"rename to {'.'.join(payload['to'])}"
+            return f"rename to {name_text(payload['to'])}"
         case ev.TABLE_DROPPED | ev.VIEW_DROPPED:
             verb = "unregister" if payload.get("unregistered") is True else "drop"
-            return f"{verb} {'.'.join(payload['identifier'])}"
+            return f"{verb} {name_text(payload['identifier'])}"
         case ev.TABLE_UNDROPPED | ev.VIEW_UNDROPPED:
-            return f"undrop {'.'.join(payload['identifier'])}"
+            return f"undrop {name_text(payload['identifier'])}"
         case ev.TABLE_FILES_DELETED | ev.TABLE_PURGED:
             return _deletion(payload)
         case ev.LOG_FORGOTTEN:

@@ -21,13 +21,12 @@ from attrs import define, field
 from icecore.engine.common.fork_safety import Turn
 from icecore.engine.common.identity_cache import IdentityCache
 from icecore.engine.data.scan_task import FileScanTask
-from icecore.engine.errors import StorageError
+from icecore.engine.errors import StorageError, name_text
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.formats import arrays
-from icecore.engine.log.read_models import dotted
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
@@ -274,7 +273,7 @@ class Planner:
                 if not is_fault(e):
                     raise
                 if not (is_first and isinstance(e, UNTRUSTED)):
-                    raise StorageError(unplannable(dotted(state.identifier), listed, e)) from e
+                    raise StorageError(unplannable(name_text(state.identifier), listed, e)) from e
                 # A damaged segment file, most likely: DuckDB has no exception of its own for that.
                 self._tables.distrust(state.stream)
             return self._trusting(state, listed, action, is_first=False)

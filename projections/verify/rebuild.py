@@ -9,10 +9,16 @@ from collections.abc import Collection
 from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import CorruptLogError, ForeignCommitError, IcecoreError, RebuildError, StorageError
+from icecore.engine.errors import (
+    CorruptLogError,
+    ForeignCommitError,
+    IcecoreError,
+    RebuildError,
+    StorageError,
+    name_text,
+)
 from icecore.engine.events.event import is_view_stream
 from icecore.engine.log.chain import chain_problems
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
@@ -102,7 +108,7 @@ class _Rebuilding:
 
     def _fail(self, stream: str, error: Exception) -> None:
         identifier = self.repository.models.identifier_of(stream)
-        name = stream if identifier is None else dotted(identifier)
+        name = stream if identifier is None else name_text(identifier)
         self.failed[name] = str(error) if isinstance(error, IcecoreError) else f"{type(error).__name__}: {error}"
 
     def _keep(self, stream: str) -> None:
@@ -161,4 +167,6 @@ def _check_nothing_new(repository: Repository, damaged: Collection[Identifier]) 
     rows = repository.foreign.rows
     changed = [*(d.identifier for d in rows.differences()), *(d.namespace for d in rows.namespaces())]
     if new := [name for name in changed if name not in damaged]:
-        raise ForeignCommitError(f"another engine changed {dotted(new[0])} in iceberg_tables just now; rebuild again")
+        raise ForeignCommitError(
+            f"another engine changed {name_text(new[0])} in iceberg_tables just now; rebuild again"
+        )

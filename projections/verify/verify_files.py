@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from icecore.engine.errors import IcecoreError
-from icecore.engine.log.read_models import dotted
+from icecore.engine.errors import IcecoreError, name_text
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.repository.repository import Repository
@@ -38,8 +37,9 @@ def ahead_problems(repository: Repository, state: TableState) -> Iterator[str]:
             return
         if (location := _published(repository, state)) == known:
             yield (
-                f"{path} is ahead of the log, which ends at version {version} of {dotted(state.identifier)}: another "
-                "engine made it, or its event was lost; to go on from there, drop the table and register that file"
+                f"{path} is ahead of the log, which ends at version {version} of {name_text(state.identifier)}: "
+                "another engine made it, or its event was lost; to go on from there, drop the table and "
+                "register that file"
             )
 
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from icecore.engine.errors import IcecoreError, MissingArchiveError
+from icecore.engine.errors import IcecoreError, MissingArchiveError, name_text
 from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.namespaces import fold_namespaces
@@ -119,7 +119,7 @@ def _name_problems(store: EventStore, repository: Repository, states: dict[str, 
         expected = None if state.dropped else state.identifier
         found = named.get(stream)
         if found != expected:
-            was, now = dotted(expected or ("nothing",)), dotted(found or ("nothing",))
+            was, now = name_text(expected or ("nothing",)), name_text(found or ("nothing",))
             yield f"{stream}: the log calls it {was}, the read models {now}; rebuild"
         if expected is None or state.pending or state.metadata_location is None:
             continue
@@ -132,7 +132,7 @@ def _name_problems(store: EventStore, repository: Repository, states: dict[str, 
         )
         location = None if shared is None else shared["metadata_location"]
         if location != state.metadata_location:
-            yield f"{dotted(expected)}: iceberg_tables points at {location}, the log at {state.metadata_location}"
+            yield f"{name_text(expected)}: iceberg_tables points at {location}, the log at {state.metadata_location}"
 
 
 def _namespace_problems(store: EventStore, repository: Repository) -> Iterator[str]:
@@ -146,7 +146,7 @@ def _namespace_problems(store: EventStore, repository: Repository) -> Iterator[s
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
             was, now = expected.get(name, "nothing"), found.get(name, "nothing")
-            yield f"namespace {dotted(name)}: the log says {was}, the read models {now}; rebuild"
+            yield f"namespace {name_text(name)}: the log says {was}, the read models {now}; rebuild"
 
 
 def _checkpoint_problems(store: EventStore, streams: frozenset[str] | None) -> Iterator[str]:

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field, frozen
 
-from icecore.engine.errors import IcecoreError, MissingFileError
-from icecore.engine.log.read_models import dotted
+from icecore.engine.errors import IcecoreError, MissingFileError, name_text
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState, fold
 from icecore.engine.metadata.view_fold import ViewState, fold_view
@@ -55,7 +54,7 @@ def check_files(
     repository: Repository, state: State, stores: dict[str, str | None], *, deep: bool, progress: Progress | None
 ) -> Checked:
     """Checks all files that a table or view needs; with `deep` inside too. For `stores` see `Looker`."""
-    name = dotted(state.identifier)
+    name = name_text(state.identifier)
     tell = progress or (lambda *_: None)
     storage = repository.storage_of(state) if isinstance(state, TableState) else repository.storage
     looker = Looker(storage, stores)

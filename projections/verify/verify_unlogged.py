@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from icecore.engine.errors import IcecoreError
-from icecore.engine.log.read_models import dotted
+from icecore.engine.errors import IcecoreError, name_text
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.repository.repository import Repository
@@ -40,4 +39,6 @@ def unlogged_commits(repository: Repository, state: TableState | ViewState, stor
         details = tuple(
             f"{n} is of a later commit than the log has, as where an earlier icecore.db was put back" for n in shown
         )
-        yield Finding(Cause.UNLOGGED, dotted(state.identifier), "metadata file", len(unknown), shown, details, folder)
+        yield Finding(
+            Cause.UNLOGGED, name_text(state.identifier), "metadata file", len(unknown), shown, details, folder
+        )

@@ -5,18 +5,18 @@
 -- mend: Give each its own copy, or set gc.enabled = false in both so that nobody deletes their files.
 WITH owned AS (
     SELECT
-        namespace, name, table_uuid, min(f.file_path) AS file_path,
+        namespace, name, table_uuid, name_now, min(f.file_path) AS file_path,
         -- Whichever way writers spell it.
         regexp_replace(regexp_replace(f.file_path, '^file:(//)?/', '/'), '^s3[an]:', 's3:') AS path
     FROM files AS f
-    GROUP BY namespace, name, table_uuid, path
+    GROUP BY namespace, name, table_uuid, name_now, path
 )
 SELECT
     a.namespace, a.name, a.table_uuid,
-    concat_ws('.', b.namespace, b.name) AS other,
+    b.name_now AS other,
     count(*) AS shared_files,
-    concat_ws('.', b.namespace, b.name) AS subject,
-    format('files that are in {}.{} too: {}, as {}', b.namespace, b.name, count(*), min(a.file_path)) AS message
+    b.name_now AS subject,
+    format('files that are in {} too: {}, as {}', b.name_now, count(*), min(a.file_path)) AS message
 FROM owned AS a
 JOIN owned AS b ON b.path = a.path AND (a.namespace, a.name) < (b.namespace, b.name)
-GROUP BY a.namespace, a.name, a.table_uuid, b.namespace, b.name
+GROUP BY a.namespace, a.name, a.table_uuid, b.namespace, b.name, b.name_now

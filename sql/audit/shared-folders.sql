@@ -6,7 +6,7 @@
 -- mend: Move one of them: make a table elsewhere, copy its rows, and drop it.
 WITH located AS (
     SELECT
-        namespace, name, table_uuid, location,
+        namespace, name, table_uuid, name_now, location,
         -- Whichever way writers spell it.
         regexp_replace(regexp_replace(rtrim(location, '/'), '^file:(//)?/', '/'), '^s3[an]:', 's3:') AS path,
         string_split(path, '/') AS parts
@@ -18,10 +18,10 @@ folders AS (
 )
 SELECT
     f.namespace, f.name, f.table_uuid,
-    concat_ws('.', o.namespace, o.name) AS other,
+    o.name_now AS other,
     f.location,
-    concat_ws('.', o.namespace, o.name) AS subject,
-    format('it lies in the folder of {}.{}, {}', o.namespace, o.name, o.location) AS message
+    o.name_now AS subject,
+    format('it lies in the folder of {}, {}', o.name_now, o.location) AS message
 FROM folders AS f
 JOIN located AS o ON o.path = f.folder AND (o.namespace, o.name) <> (f.namespace, f.name)
 WHERE f.path <> o.path OR (f.namespace, f.name) > (o.namespace, o.name)

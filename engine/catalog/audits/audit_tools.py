@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from icecore.engine.catalog.catalog_handle import CatalogHandle, table_of, table_streams
 from icecore.engine.catalog.log_tools import logged_tables, sql
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
-from icecore.engine.errors import NoSuchTableError, StorageError, UnreadableTableWarning, ValidationError
+from icecore.engine.errors import NoSuchTableError, StorageError, UnreadableTableWarning, ValidationError, name_text
 
 if TYPE_CHECKING:
     from icecore.projections.audit.audited_tables import AuditedTable
@@ -48,7 +48,7 @@ def audit(
     for name in sorted((only or frozenset()) - {t.identifier for t in listed}):
         # Where it is there by now it was made after the tables were listed.
         catalog._warehouse.models.table_stream(name)
-        raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
+        raise NoSuchTableError(f"Table does not exist: {name_text(name)}")
     audited = Audited(catalog, AuditedTables(lambda: listed), logged_tables(catalog), only)
     ran = audited.rules_about(chosen)
     ids, uuids = {r.id for r in ran}, {t.table_uuid for t in listed if only is not None and t.identifier in only}
@@ -58,7 +58,7 @@ def audit(
         if rules is None and only is None:
             return True
         of_rule = entry.rule in ids or (entry.rule is None and rules is None)
-        return of_rule and (only is None or entry.table_uuid in uuids or entry.table in {".".join(n) for n in only})
+        return of_rule and (only is None or entry.table_uuid in uuids or entry.table in {name_text(n) for n in only})
 
     return accepting(run_rules(audited, ran, options or {}), accepted, ran, could_find)
 
@@ -100,7 +100,7 @@ def report_text(
 
     tables = None if table is None else [table]
     found = audit(catalog, tables=tables, baseline=baseline, folder=folder, options=options)
-    title = f"The warehouse {catalog.name}" if table is None else ".".join(identifier_tuple(table))
+    title = f"The warehouse {catalog.name}" if table is None else name_text(identifier_tuple(table))
     warehouse = catalog._warehouse
     head = ReportHead(title, str(warehouse.path), warehouse.store.head()[0], now_ms())
     return report_page(head, reported_tables(catalog, table), found)
@@ -115,7 +115,7 @@ def reported_tables(catalog: CatalogHandle, table: IdentifierLike | None = None)
         # Tables that can't be read are among the findings.
         warnings.simplefilter("ignore", UnreadableTableWarning)
         told = report_data(partial(sql, catalog), uuid)
-    name = None if table is None else ".".join(identifier_tuple(table))
+    name = None if table is None else name_text(identifier_tuple(table))
     return [t for t in told if name in (None, t.name)]
 
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from icecore.engine.catalog.catalog_handle import CatalogHandle
 from icecore.engine.catalog.log_tools import sql
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
-from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.errors import NoSuchTableError, ValidationError, name_text
 from icecore.engine.events.event import is_view_stream, uuid_of_stream
 from icecore.engine.log.names_at import streams_of_name
-from icecore.engine.log.read_models import dotted
 from icecore.engine.queries.named_queries import query
 
 if TYPE_CHECKING:
@@ -55,5 +54,5 @@ def stream_of_table(catalog: CatalogHandle, identifier: IdentifierLike) -> str:
     warehouse.repository.foreign.adopt_all_if_changed()
     found = [s for s in streams_of_name(warehouse.store, warehouse.models, name) if not is_view_stream(s)]
     if not found:
-        raise NoSuchTableError(f"there was never a table {dotted(name)!r}")
+        raise NoSuchTableError(f"there was never a table {name_text(name)!r}")
     return found[-1]

@@ -11,7 +11,7 @@ from icecore.engine.catalog.catalog_handle import CatalogHandle, table_of
 from icecore.engine.catalog.past.blaming import stream_of_table
 from icecore.engine.catalog.past.undoing import Moment, position_of
 from icecore.engine.common.identifiers import IdentifierLike, checked_number, identifier_tuple
-from icecore.engine.errors import NoSuchSnapshotError, ValidationError
+from icecore.engine.errors import NoSuchSnapshotError, ValidationError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, is_view_stream
 from icecore.engine.events.event_updates import snapshots_of
@@ -171,9 +171,9 @@ def _files(catalog: CatalogHandle, event: Event) -> pa.Table:
 def change_lines(difference: CatalogDiff) -> Iterator[tuple[str, str, str, str | None, str | None]]:
     """Each fact that differs: its object, what it is, its name, and its text before and after."""
     for each in difference.objects:
-        name = ".".join(each.name)
+        name = name_text(each.name)
         if each.action != "changed":
-            before, after = (None if n is None else ".".join(n) for n in (each.before, each.after))
+            before, after = (None if n is None else name_text(n) for n in (each.before, each.after))
             yield name, each.kind, each.action, before, after
         for c in each.changes:
             yield name, c.what, c.key, c.before, c.after

@@ -18,7 +18,7 @@ from icecore.engine.common.compressed_json import decompress
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.common.json_reader import loads
 from icecore.engine.common.location import local_path, to_uri
-from icecore.engine.errors import IcecoreError, NoSuchNamespaceError, StorageError, ValidationError
+from icecore.engine.errors import IcecoreError, NoSuchNamespaceError, StorageError, ValidationError, name_text
 from icecore.engine.events.event import Provenance
 from icecore.engine.foreign.left_tables import left_tables
 from icecore.engine.foreign.table_folder import newest_metadata
@@ -26,7 +26,7 @@ from icecore.engine.joint_commit.joint_commit import Part, commit_jointly, dry_r
 from icecore.engine.joint_commit.joint_names import new_namespace
 from icecore.engine.joint_commit.joint_tables import NewTable
 from icecore.engine.joint_commit.joint_views import RegisteredView
-from icecore.engine.log.read_models import ReadModels, dotted
+from icecore.engine.log.read_models import ReadModels
 from icecore.engine.repository.repository import Repository
 from icecore.engine.storage.file_io import Storage
 
@@ -113,7 +113,7 @@ class _Search:
     def registered(self) -> tuple[RegisteredName, ...]:
         """The tables and views of the commit."""
         return tuple(
-            RegisteredName(dotted(name), _kind(part), part.payload["metadata-location"])
+            RegisteredName(name_text(name), _kind(part), part.payload["metadata-location"])
             for name, part in sorted(self.found.items())
         )
 
@@ -168,11 +168,11 @@ class _Search:
         known, _, another = part.stream.partition("#")
         if another:
             name = models.identifier_of(known)
-            raise ValidationError("it was dropped" if name is None else f"the catalog has it as {dotted(name)}")
+            raise ValidationError("it was dropped" if name is None else f"the catalog has it as {name_text(name)}")
         if part.name in self.found:
-            raise ValidationError(f"{dotted(part.name)} is another folder's name, too")
+            raise ValidationError(f"{name_text(part.name)} is another folder's name, too")
         if part.stream in self._names:
-            raise ValidationError(f"it is a copy of {dotted(self._names[part.stream])}, as its UUID says")
+            raise ValidationError(f"it is a copy of {name_text(self._names[part.stream])}, as its UUID says")
         with contextlib.suppress(NoSuchNamespaceError):
             models.check_new_name(part.name, kind=_kind(part))
 

@@ -16,6 +16,7 @@ from icecore.engine.errors import (
     IcecoreError,
     MissingFileError,
     ValidationError,
+    name_text,
 )
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance, is_view_stream
@@ -24,7 +25,6 @@ from icecore.engine.foreign.foreign_commits import is_same_table, next_version_f
 from icecore.engine.foreign.foreign_metadata import Chain, ForeignFile, chain_from, read_foreign
 from icecore.engine.foreign.register import metadata_version
 from icecore.engine.joint_commit.joint_commit import CommitTargets
-from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.repository.repository import Repository
@@ -86,7 +86,7 @@ class Resolution:
             desk.repository.foreign.adopt_stream(self.stream)
         except ForeignCommitError:
             return
-        raise ValidationError(f"{dotted(self.name)}: there is no conflict to resolve")
+        raise ValidationError(f"{name_text(self.name)}: there is no conflict to resolve")
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         """Appends the events. Raises ForeignCommitError where theirs can't be the table's state, StorageError."""
@@ -121,7 +121,7 @@ class _Resolving:
         theirs = self._theirs()
         if keep == FOREIGN:
             if theirs.chain is None:
-                raise ForeignCommitError(f"{dotted(self._ours.identifier)}: {theirs.why_not}")
+                raise ForeignCommitError(f"{name_text(self._ours.identifier)}: {theirs.why_not}")
             # A commit of ours that was cut off stands with what was built on it, so it is not made again.
             cut_off = self._repository.materializer.claim_of(self._ours.stream)
             self._repository.files.advance(self._adopt(theirs.chain, cut_off))
@@ -159,7 +159,7 @@ class _Resolving:
         self._repository.materializer.settle_claim(state.stream)
         locations = _versions_after(state, self._storage) if is_file_system(state) else []
         if not locations:
-            raise ValidationError(f"{dotted(state.identifier)}: there is no conflict to resolve any more")
+            raise ValidationError(f"{name_text(state.identifier)}: there is no conflict to resolve any more")
         return self._told(False, locations, None)
 
     def _told(self, through_row: bool, locations: Sequence[str], previous: str | None) -> _Theirs:
@@ -232,7 +232,7 @@ class _Resolving:
 
     def _take_row_back(self, theirs: _Theirs) -> None:
         if self._published_location is None:
-            raise ForeignCommitError(f"{dotted(self._ours.identifier)}: {theirs.why_not}")
+            raise ForeignCommitError(f"{name_text(self._ours.identifier)}: {theirs.why_not}")
         if theirs.through_row:
             self._repository.models.share(self._ours.stream, self._ours.identifier, self._published_location)
 

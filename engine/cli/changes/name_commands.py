@@ -15,9 +15,8 @@ from icecore.engine.cli.verbs import (
     made_before,
     risk_options,
 )
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import ValidationError, name_text
 from icecore.engine.events.event import is_view_stream
-from icecore.engine.log.read_models import dotted
 from icecore.engine.properties.table_properties import DELETE_MODE
 
 _OF_NAMESPACE = click.option("--namespace", "of_namespace", is_flag=True, help="NAME is a namespace.")
@@ -70,7 +69,7 @@ def list_namespaces(settings: Settings, name: str | None) -> None:
         found = catalog.all_namespaces() if name is None else catalog.list_namespaces(name)
         tables = {n: len(catalog.list_tables(n)) for n in found}
         views = {n: len(catalog.list_views(n)) for n in found}
-    settings.print_rows(("namespace", "tables", "views"), [(dotted(n), tables[n], views[n]) for n in sorted(found)])
+    settings.print_rows(("namespace", "tables", "views"), [(name_text(n), tables[n], views[n]) for n in sorted(found)])
 
 
 @change_command(namespace, "drop", shown=("icecore namespace drop sales --yes",))

@@ -11,7 +11,7 @@ from icecore.engine.cli.settings import Settings, commit_options, common_options
 from icecore.engine.cli.texts import TIMES, moment
 from icecore.engine.cli.verbs import agree, examples, key_option, made_before, risk_options
 from icecore.engine.display.output import row_lines
-from icecore.engine.errors import CommitConflictError
+from icecore.engine.errors import CommitConflictError, name_text
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog import Catalog
@@ -160,7 +160,7 @@ def _foretold(outcome: Any) -> list[dict[str, Any]]:
         raise CommitConflictError("; ".join(outcome.conflicts))
     return [
         {
-            "name": ".".join(p.identifier),
+            "name": name_text(p.identifier),
             "kind": p.kind,
             "changes": "; ".join(describe_changes(p.kind, p.payload)),
             "message": p.message,

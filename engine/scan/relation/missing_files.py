@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from icecore.engine.errors import MissingFileError
-from icecore.engine.log.read_models import dotted
+from icecore.engine.errors import MissingFileError, name_text
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.revert.restore_state import expiry_of
 from icecore.engine.spec.snapshot import Snapshot
@@ -36,7 +35,7 @@ def with_expiry(scan: OfSnapshot, error: MissingFileError) -> MissingFileError:
         return error
     when = datetime.fromtimestamp(expiry.recorded_at_ms / 1000, UTC)
     return MissingFileError(
-        f"{error}; snapshot {snapshot_id} of {dotted(state.identifier)} was expired at position {expiry.position}, "
+        f"{error}; snapshot {snapshot_id} of {name_text(state.identifier)} was expired at position {expiry.position}, "
         f"{when:%Y-%m-%d %H:%M:%S} UTC, by {expiry.provenance.told}"
     )
 

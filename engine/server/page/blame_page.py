@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from icecore.engine.common.text import counted
 from icecore.engine.display.cells import cell
-from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.errors import IcecoreError, ValidationError, name_text
 from icecore.engine.server.page.page_frame import alert, framed, grid, table_path
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
@@ -38,7 +38,7 @@ def blame_page(call: Call) -> Answer:
             shown = [alert(str(e))]
     form = _form(table_path(name, "/blame"), table, of, value)
     facts = "who changed one thing of the table, when, in which commit and why"
-    return framed(call, f"Blame: {'.'.join(name)}", table_path(name, "/blame"), form, *shown, facts=facts, table=name)
+    return framed(call, f"Blame: {name_text(name)}", table_path(name, "/blame"), form, *shown, facts=facts, table=name)
 
 
 def _form(path: str, table: Table, of: str, value: str) -> Markup:

@@ -7,7 +7,7 @@ from collections import Counter
 
 from icecore.engine.catalog.catalog_handle import table_streams
 from icecore.engine.common.text import counted
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import ValidationError, name_text
 from icecore.engine.events.event import Event
 from icecore.engine.server.page.page_frame import framed, lines, link, row_filter, table_path
 from icecore.engine.server.wire.answer import Answer
@@ -32,7 +32,7 @@ def log_page(call: Call) -> Answer:
     if not after.isdecimal() or len(after) > _DIGITS:
         raise ValidationError(f"there is no event {after[:60]!r}")
     first = max(int(after), catalog.position - MOST_EVENTS)
-    ways = {(n := ".".join(name)): link(n, table_path(name)) for name, _ in table_streams(catalog)}
+    ways = {(n := name_text(name)): link(n, table_path(name)) for name, _ in table_streams(catalog)}
     store = catalog._warehouse.store
     rows = list(log_lines(store, store.events(first)))[::-1]
     days = Counter(_time(event).date() for event, _, _ in rows)

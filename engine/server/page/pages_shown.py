@@ -6,7 +6,7 @@ from icecore.engine.catalog.catalog_handle import table_of, table_streams
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import counted
 from icecore.engine.display.cells import cell
-from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.errors import IcecoreError, ValidationError, name_text
 from icecore.engine.server.page.kept_findings import kept_findings
 from icecore.engine.server.page.page_frame import alert, framed, grid, link, row_filter, static_file, table_path
 from icecore.engine.server.wire.answer import Answer
@@ -29,7 +29,7 @@ def tables_page(call: Call) -> Answer:
 
 def _table(call: Call, name: Identifier, stream: str) -> tuple[str | Markup, ...]:
     """The cells of a table; of one that can't be read, why."""
-    way = link(".".join(name), table_path(name))
+    way = link(name_text(name), table_path(name))
     try:
         table = table_of(call.catalog, stream)
     except IcecoreError as e:
@@ -50,7 +50,7 @@ def findings_page(call: Call) -> Answer:
 
 def _findings(call: Call) -> list[tuple[str | Markup, ...]]:
     found = call.catalog.audit().findings
-    names = {".".join(name): name for name, _ in table_streams(call.catalog)}
+    names = {name_text(name): name for name, _ in table_streams(call.catalog)}
     return [
         (
             element("b", str(f.severity), class_=str(f.severity)),

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import counted
-from icecore.engine.errors import IcecoreError
+from icecore.engine.errors import IcecoreError, name_text
 from icecore.engine.expression.sql.sql_text import expression_text
 from icecore.engine.server.page.page_frame import alert, framed, grid, link, row_filter, table_path
 from icecore.engine.server.wire.answer import Answer
@@ -41,7 +41,7 @@ def plan_page(call: Call) -> Answer:
     path = table_path(name, "/plan")
     facts = "which files a scan reads by this filter, and what is known of those that it does not"
     form = _form(path, table, row_filter, ref)
-    return framed(call, f"Plan: {'.'.join(name)}", path, form, *shown, facts=facts, table=name)
+    return framed(call, f"Plan: {name_text(name)}", path, form, *shown, facts=facts, table=name)
 
 
 def _form(path: str, table: Table, row_filter: str, ref: str) -> Markup:

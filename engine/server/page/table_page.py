@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from icecore.engine.catalog.audits.audit_tools import audit, audit_rules, reported_tables
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import counted
+from icecore.engine.errors import name_text
 from icecore.engine.server.page.kept_findings import kept_findings
 from icecore.engine.server.page.page_frame import framed, grid, link, table_path
 from icecore.engine.server.wire.answer import Answer
@@ -24,7 +25,7 @@ def table_page(call: Call) -> Answer:
     parts = report_parts(reported_tables(call.catalog, name), None)
     path = table_path(name)
     more = (_columns(name, table), _refs(name, table), _properties(name, table))
-    return framed(call, ".".join(name), path, *parts, *more, table=name)
+    return framed(call, name_text(name), path, *parts, *more, table=name)
 
 
 def table_findings_page(call: Call) -> Answer:
@@ -33,7 +34,7 @@ def table_findings_page(call: Call) -> Answer:
     columns = ("severity", "rule", "finding", "what mends it")
     count, told = kept_findings(call, name, columns, lambda: _findings(call, name))
     here, facts = table_path(name, "/findings"), counted(count, "finding")
-    return framed(call, f"Findings of {'.'.join(name)}", here, told, facts=facts, table=name)
+    return framed(call, f"Findings of {name_text(name)}", here, told, facts=facts, table=name)
 
 
 def _findings(call: Call, name: Identifier) -> list[tuple[str | Markup, ...]]:

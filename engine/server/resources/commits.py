@@ -11,7 +11,7 @@ from icecore.engine.catalog.clients.client_commits import asked_part, updates_of
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.json_reader import get, get_list
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import ValidationError, name_text
 from icecore.engine.events.provenance import engine_named, provenance
 from icecore.engine.joint_commit.joint_commit import Part, commit_jointly, dry_run_jointly
 from icecore.engine.joint_commit.joint_tables import nothing_happens
@@ -52,7 +52,7 @@ def commit_transaction(call: Call) -> Answer:
         identifier = get(change, "identifier", dict, "a table change")
         name = (*levels(identifier), get(identifier, "name", str, "identifier"))
         if name in parts:
-            raise ValidationError(f"a transaction has one change of each table, found two of {'.'.join(name)!r}")
+            raise ValidationError(f"a transaction has one change of each table, found two of {name_text(name)!r}")
         own = _updates(change)
         parts[name] = table_part(call, name, change, own)
         updates += own

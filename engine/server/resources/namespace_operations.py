@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from icecore.engine.common.identifiers import Identifier, folder_name
 from icecore.engine.common.json_reader import get_list, get_str_map
 from icecore.engine.common.location import to_uri
-from icecore.engine.errors import NoSuchNamespaceError
+from icecore.engine.errors import NoSuchNamespaceError, name_text
 from icecore.engine.log.names_at import CatalogNames
 from icecore.engine.log.namespaces import ChangedProperties, updated_properties
 from icecore.engine.log.request_keys import StoredAnswer
@@ -26,7 +26,7 @@ def list_namespaces(call: Call) -> Answer:
     """
     parent = read_namespace(asked) if (asked := call.query.get("parent")) else ()
     if call.principal is not None and not is_visible(call.principal.grants, parent):
-        raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(parent)}")
+        raise NoSuchNamespaceError(f"Namespace does not exist: {name_text(parent)}")
     names, after = listed(call, "namespace", parent)
     return json_answer({"namespaces": names, **after})
 

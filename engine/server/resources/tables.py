@@ -7,7 +7,7 @@ from typing import Any
 
 from icecore.engine.catalog.clients.staged_table import create_client_table, stage_table
 from icecore.engine.common.json_reader import get, get_str_map
-from icecore.engine.errors import NoSuchTableError, TableAlreadyExistsError
+from icecore.engine.errors import NoSuchTableError, TableAlreadyExistsError, name_text
 from icecore.engine.log.request_keys import StoredAnswer
 from icecore.engine.properties.table_properties import PARQUET_CODEC
 from icecore.engine.server.auth.grants import Level
@@ -59,7 +59,7 @@ def _asked(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _staged(call: Call, name: tuple[str, ...], asked: dict[str, Any]) -> TableMetadata:
     if call.catalog.table_exists(name):
-        raise TableAlreadyExistsError(f"Table already exists: {'.'.join(name)}")
+        raise TableAlreadyExistsError(f"Table already exists: {name_text(name)}")
     return stage_table(call.catalog, name, **asked)
 
 
@@ -71,7 +71,7 @@ def load_table(call: Call) -> Answer:
 def table_exists(call: Call) -> Answer:
     """204 where there is such a table. Raises NoSuchTableError."""
     if not call.shown.table_exists(call.table):
-        raise NoSuchTableError(f"Table does not exist: {'.'.join(call.table)}")
+        raise NoSuchTableError(f"Table does not exist: {name_text(call.table)}")
     return NO_CONTENT
 
 

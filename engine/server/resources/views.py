@@ -11,7 +11,7 @@ from attrs import evolve
 from icecore.engine.commit.given_updates import with_checked_lists
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.json_reader import get, get_list, get_str_map
-from icecore.engine.errors import NoSuchViewError
+from icecore.engine.errors import NoSuchViewError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.provenance import provenance
 from icecore.engine.joint_commit.joint_commit import commit_jointly
@@ -88,7 +88,7 @@ def load_view(call: Call) -> Answer:
 def view_exists(call: Call) -> Answer:
     """204 where there is such a view. Raises NoSuchViewError."""
     if not call.shown.view_exists(call.view):
-        raise NoSuchViewError(f"View does not exist: {'.'.join(call.view)}")
+        raise NoSuchViewError(f"View does not exist: {name_text(call.view)}")
     return NO_CONTENT
 
 

@@ -13,8 +13,7 @@ from attrs import frozen
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import IcecoreError, ValidationError
-from icecore.engine.log.read_models import dotted
+from icecore.engine.errors import IcecoreError, ValidationError, name_text
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.read.write_defaults import with_write_defaults
@@ -84,7 +83,7 @@ class TableRows(Answers):
         now = self.find()
         if _shape(now) != _shape(self.table):
             raise ValidationError(
-                f"{dotted(now.name())}: its columns changed since the statement was analysed: run it again"
+                f"{name_text(now.name())}: its columns changed since the statement was analysed: run it again"
             )
         change_table(self.session, now, list(question))
         return json.dumps([])
@@ -171,7 +170,7 @@ def other_rows(
     state = str(position) if catalog.position == position else str(uuid4())
     facts = {
         "name": name,
-        "state": f"{dotted(identifier)} {state}",
+        "state": f"{name_text(identifier)} {state}",
         "schema": schema_to_spark(schema).json(),
         "metadata": _NO_COLUMNS.json(),
         "partitioning": [],

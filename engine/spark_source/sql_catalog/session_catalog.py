@@ -12,8 +12,7 @@ from attrs import define
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import NoSuchNamespaceError, ValidationError
-from icecore.engine.log.read_models import dotted
+from icecore.engine.errors import NoSuchNamespaceError, ValidationError, name_text
 from icecore.engine.spark.pyspark_api import SparkSession
 from icecore.engine.spark.relation.java_classes import FILTER_TEXT, made_object
 from icecore.engine.spark.relation.java_function import JavaFunction
@@ -96,8 +95,8 @@ class CatalogAnswers(Answers):
                 return json.dumps(None)
             if chosen != AsOf():
                 raise ValidationError(
-                    f"AS OF is of tables, found at {dotted(identifier)}; icecore.spark.catalog takes a catalog.at(...) "
-                    "of a position or time, too"
+                    f"AS OF is of tables, found at {name_text(identifier)}; icecore.spark.catalog takes a "
+                    "catalog.at(...) of a position or time, too"
                 )
             made = other
         return self.plugin.table(made.facts, JavaFunction(made.answers.apply))

@@ -16,7 +16,7 @@ from attrs import define, evolve, field, frozen
 from icecore.engine.common.ids import signed
 from icecore.engine.data.read.rows_of_commits import CommitFiles
 from icecore.engine.data.scan_task import FileScanTask
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import ValidationError, name_text
 from icecore.engine.expression.timestamps import to_epoch_ms
 from icecore.engine.repository.ancestors import parent_id
 from icecore.engine.scan.changelog import IncrementalChangelogScan
@@ -243,7 +243,7 @@ class StreamFiles:
 
     @property
     def _name(self) -> str:
-        return ".".join(self.table.name())
+        return name_text(self.table.name())
 
 
 def _tasks(piece: Piece) -> Sequence[FileScanTask]:

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 from sqlglot import exp
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import ValidationError, name_text
 from icecore.engine.queries import duck
 from icecore.engine.queries.duckdb_instances import SQL_OF_USERS
 from icecore.engine.table.table import Table
@@ -146,7 +146,8 @@ def _answer(con: duckdb.DuckDBPyConnection, rule: Rule) -> pa.Table:
 
 def _finding(rule: Rule, row: dict[str, Any]) -> AuditFinding:
     named = {name: row.pop(name, None) for name in (*_OF_TABLE, *_REQUIRED)}
-    table = None if named["name"] is None else ".".join(filter(None, (named["namespace"], named["name"])))
+    levels = (*f"{named['namespace'] or ''}".split("."), f"{named['name']}")
+    table = None if named["name"] is None else name_text(tuple(filter(None, levels)))
     return AuditFinding(
         rule.id, rule.severity, table, named["table_uuid"], f"{named['subject']}", f"{named['message']}", rule.mend, row
     )

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import orjson
 
+from icecore.engine.common.identifiers import name_parts
 from icecore.engine.common.version import VERSION
 from icecore.projections.audit.rules.audit_findings import Accepted, Audit, AuditFinding
 from icecore.projections.audit.rules.rule import Rule
@@ -52,7 +53,7 @@ def _result(finding: AuditFinding, place: int) -> dict[str, Any]:
         "locations": [
             {
                 "physicalLocation": {"artifactLocation": {"uri": _path(finding)}, "region": {"startLine": 1}},
-                "logicalLocations": [{"name": name.rpartition(".")[2], "fullyQualifiedName": name, **kind}],
+                "logicalLocations": [{"name": name_parts(name)[-1], "fullyQualifiedName": name, **kind}],
             }
         ],
         "partialFingerprints": {"finding/v1": hashlib.sha256(key).hexdigest()},
@@ -61,7 +62,7 @@ def _result(finding: AuditFinding, place: int) -> dict[str, Any]:
 
 def _path(finding: AuditFinding) -> str:
     """A relative URI, below the folder of the warehouse: of the table's name, or of the log's file."""
-    return "icecore.db" if finding.table is None else "/".join(quote(n, safe="") for n in finding.table.split("."))
+    return "icecore.db" if finding.table is None else "/".join(quote(n, safe="") for n in name_parts(finding.table))
 
 
 def _suppression(accepted: Accepted) -> dict[str, str]:

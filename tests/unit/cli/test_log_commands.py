@@ -142,7 +142,7 @@ def test_diff_of_a_table_by_any_of_its_names(run: Run, run_json: RunJson, orders
     for name in ('shop."sales.2013"', "shop.`sales.2013`"):
         assert [r["action"] for r in run_json("diff", "3", "--table", name)] == ["renamed"]
     first, *others = run_json("diff", "3", "4", "--table", orders)
-    assert (first["before"], first["after"], others) == (orders, "shop.sales.2013", [])
+    assert (first["before"], first["after"], others) == (orders, 'shop."sales.2013"', [])
     assert run_json("diff", "4", "--table", 'shop."sales.2013"') == []
     run("rename", 'shop."sales.2013"', "shop.sales")
     for start, end in ((3, 6), (4, 6), (1, 2)):

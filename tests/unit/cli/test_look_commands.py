@@ -110,3 +110,33 @@ def test_commands_that_look_change_nothing(run: Run, orders: str, warehouse: Pat
     assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
     with icecore.open(warehouse, read_only=True) as catalog:
         assert catalog.position == 3
+
+
+def test_a_name_with_a_dot_is_printed_as_it_is_typed(
+    run: Run, run_json: RunJson, tmp_path: Path, warehouse: Path
+) -> None:
+    """Whatever prints a whole name prints one that can be given again, errors and findings too."""
+    (tmp_path / "1.csv").write_text("id\n4711\n")
+    old, name = 'a."x.y"', 'a."x.z"'
+    run("init")
+    run("create", old, "--schema", "id long", "--create-namespace")
+    run("append", old, str(tmp_path / "1.csv"), "--message", "one")
+    run("rename", old, name)
+    run("create", "a.twin", "--schema", "id long", "--location", str(warehouse / "a" / "x.y"))
+    assert [r["name"] for r in run_json("ls")] == [name, "a.twin"]
+    assert [(e["name"], e["changes"].partition(":")[0]) for e in run_json("log", name)] == [
+        (old, f"create {old}"),
+        (old, "append"),
+        (name, f"rename to {name}"),
+    ]
+    assert (old, name) in {(r["before"], r["after"]) for r in run_json("diff", "3", "4")}
+    assert run_json("show-commit", "3")["difference"][0]["name"] == old
+    assert run_json("sql", "SELECT DISTINCT name_now FROM commits") == [{"name_now": name}]
+    places = run_json("where-is", "4711", "--table", name, "--column", "id", code=1)["places"]
+    assert name in {p["table"] for p in places}
+    found = run_json("audit", "--rule", "shared-folders", "--fail-on", "never")["findings"]
+    assert {(f["table"], f["subject"]) for f in found} <= {(name, "a.twin"), ("a.twin", name)} and found
+    run("drop", name, "--yes")
+    for gone in (old, name):
+        assert f"does not exist: {gone}; it was" in run("show", gone, code=1).stderr
+    assert f"renamed to {name} at" in run("show", old, code=1).stderr
