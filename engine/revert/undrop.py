@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import names_like
-from icecore.engine.errors import NoSuchTableError, NoSuchViewError, ValidationError, name_text
+from icecore.engine.errors import NoSuchTableError, NoSuchViewError, TableAlreadyExistsError, ValidationError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.name_events import Dropped, Undropped, read_name_event
@@ -33,7 +33,13 @@ def undrop_inside(
     undone already or what was dropped is purged, ForbiddenLocationError.
     """
     undrop = Undropped(new_name or name_of_drop(drop))
-    repository.give_name_inside(transaction, undrop.identifier, provenance, kind=kind)
+    try:
+        repository.give_name_inside(transaction, undrop.identifier, provenance, kind=kind)
+    except TableAlreadyExistsError as e:
+        if repository.models.find(undrop.identifier) is None:
+            # Another engine made it, as the error says.
+            raise
+        raise TableAlreadyExistsError(f"{e}; rename or drop what has the name first") from e
     _check(repository, kind, drop)
     if repository.location_rules.unique:
         repository.locations.check_given_back(drop.stream)
