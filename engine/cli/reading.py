@@ -17,7 +17,7 @@ from icecore.engine.cli.verbs import examples, where_option
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
 from icecore.engine.data.arrow.row_filter import keep_rows
-from icecore.engine.display.output import pair_lines, print_json, print_text, wrapped_rows
+from icecore.engine.display.output import pair_lines, print_json, print_text, row_lines, wrapped_rows
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.queries.named_queries import query, quote
@@ -68,7 +68,10 @@ def log(
             print_graph(settings, catalog, name, limit)
             return
         events = catalog.log(name, actor=actor, since=since, limit=limit, follow=follow, newest_first=newest_first)
-    if not full:
+    if not full and settings.form.is_text:
+        rows = [list(row.values()) for row in _rows(events.select(SHORT_LOG))]
+        print_text("\n".join(row_lines(SHORT_LOG, rows, settings.form, below="changes")))
+    elif not full:
         settings.print_arrow(events.select(SHORT_LOG), null="", as_data=False)
     elif settings.as_json:
         print_json(

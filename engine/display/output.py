@@ -101,14 +101,22 @@ def print_record(record: Mapping[str, Any], form: Form, lines: Iterable[str]) ->
 
 
 def row_lines(
-    columns: Sequence[str], rows: Sequence[Sequence[Any]], form: Form = PLAIN, *, null: str = "", as_data: bool = False
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    form: Form = PLAIN,
+    *,
+    null: str = "",
+    as_data: bool = False,
+    below: str | None = None,
 ) -> list[str]:
-    """Rows as text for people: fitted to a terminal, and whole where nobody looks at it."""
+    """Rows as text for people: fitted to a terminal, with a column `below` each row, and whole where nobody looks."""
     if form.expanded:
         return expanded_lines(columns, rows, null=null)
     size = terminal_size()
     width = size.columns if size is not None and form.fits else None
-    return table_lines(columns, rows, width=width, null=null, write=None if size is None or as_data else short)
+    return table_lines(
+        columns, rows, width=width, null=null, write=None if size is None or as_data else short, below=below
+    )
 
 
 def wrapped_rows(rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

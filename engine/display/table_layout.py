@@ -45,19 +45,27 @@ def table_lines(
     width: int | None,
     null: str = "",
     write: Write | None = None,
+    below: str | None = None,
 ) -> list[str]:
     """Rows under their names, numbers to the right, at most MAX_TABLE_ROWS of them.
 
-    In a `width` long texts are cut, and columns that still do not fit are left out, with their number below.
+    In a `width` long texts are cut, and columns that still do not fit are left out, with their number below. Before
+    any is cut the column `below` gets a line of its own under each row.
     """
     shown = rows[:MAX_TABLE_ROWS]
     columns = [_column(name, [row[i] for row in shown], null, write) for i, name in enumerate(names)]
-    widths = [c.width for c in columns]
+    widths, under = [c.width for c in columns], None
     if width is not None:
-        widths = fitted(widths, [c.is_text for c in columns], width)
+        if below is not None and sum(widths) + len(_GAP) * (len(widths) - 1) > width:
+            under = columns.pop(names.index(below))
+        widths = fitted([c.width for c in columns], [c.is_text for c in columns], width)
     parts = [c.lines(w) for c, w in zip(columns, widths, strict=False)]
     gaps = (_GAP, "─" * len(_GAP))
     lines = [gaps[i == 1].join(line).rstrip() for i, line in enumerate(zip(*parts, strict=True))]
+    if width is not None and under is not None:
+        first = " " * (widths[0] + len(_GAP))
+        name, *cells = (f"{first}{cut(text, width - len(first))}".rstrip() for text in (under.name, *under.cells))
+        lines = [lines[0], name, lines[1], *(line for pair in zip(lines[2:], cells, strict=True) for line in pair)]
     if len(widths) < len(columns):
         more = len(columns) - len(widths)
         lines.append(f"… {counted(more, 'more column')}, --wide")
