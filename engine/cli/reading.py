@@ -37,8 +37,8 @@ SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
     callback=milliseconds,
     help=f"Only from then on: {TIMES}; local time without a zone.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Only the newest so many.")
-@click.option("--newest-first", "-n", is_flag=True, help="In the other order.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), help="Only the newest so many.")
+@click.option("--newest-first", is_flag=True, help="In the other order.")
 @click.option("--follow", is_flag=True, help="Of all tables and views that ever had the NAME.")
 @click.option("--graph", is_flag=True, help="The table's snapshots instead, as a graph of its branches, latest first.")
 @click.option("--full", is_flag=True, help="Everything about each event, its payload and hash included.")

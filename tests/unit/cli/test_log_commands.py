@@ -26,7 +26,7 @@ def test_log_filters(run: Run, run_json: RunJson, orders: str) -> None:
         ("bob", orders),
     ]
     assert [e["position"] for e in run_json("log", orders)] == [2, 3]
-    assert [e["position"] for e in run_json("log", "--limit", "1")] == [3]
+    assert [e["position"] for e in run_json("log", "-n", "2")] == [2, 3]
     assert [e["position"] for e in run_json("log", "--since", events[-1]["recorded_at"])] == [3]
     assert run_json("log", "--since", "2999-01-01") == []
     assert "three orders" in run("log").stdout
