@@ -64,10 +64,8 @@ def run_sql(
         with within_limits(con, deadline, memory_limit):
             result = duck.arrow(con, query, values)
     except duckdb.Error as e:
-        known = ", ".join(AUDIT_TABLES)
-        raise ValidationError(
-            f"the query can't be run: {_reason(con, query, values, e)};\nthe tables are: {known}"
-        ) from e
+        reason = _reason(con, query, values, e)
+        raise ValidationError(f"the query can't be run: {reason}{_known(statement, reason)}") from e
     finally:
         con.close()
     if tables.problems and "problems" not in about:
@@ -111,6 +109,19 @@ def _reason(
         except duckdb.Error as e:
             return e
     return error
+
+
+def _known(statement: exp.Expression, reason: duckdb.Error) -> str:
+    """The names that there are, where one is none: columns of the tables that a statement names, else all tables."""
+    named = {t.name.lower() for t in statement.find_all(exp.Table)}
+    about = {n: schema for n, schema in AUDIT_SCHEMAS.items() if n in named}
+    match reason:
+        case duckdb.BinderException() if about:
+            return "".join(f";\nthe columns of {n} are: {', '.join(schema.names)}" for n, schema in about.items())
+        case duckdb.BinderException() | duckdb.CatalogException():
+            return f";\nthe tables are: {', '.join(AUDIT_TABLES)}"
+        case _:
+            return ""
 
 
 def _left_out(tables: AuditedTables) -> str:

@@ -162,6 +162,18 @@ def test_suggestions_are_audit_tables(catalog: icecore.Catalog) -> None:
         catalog.sql("SELECT * FROM query_table('files')")
 
 
+def test_an_error_about_a_column_names_the_columns_that_there_are(catalog: icecore.Catalog) -> None:
+    """Those of the tables that are named, not all tables; nothing where the names are right."""
+    with pytest.raises(
+        ValidationError, match=r"(?s)the columns of log are: position, .*the columns of refs are:"
+    ) as found:
+        catalog.sql("SELECT l.actr FROM log AS l JOIN Refs USING (namespace)")
+    assert "the tables are" not in str(found.value)
+    with pytest.raises(ValidationError, match="Could not convert") as found:
+        catalog.sql("SELECT CAST(kind AS INTEGER) FROM log UNION ALL SELECT CAST('x' AS INTEGER)")
+    assert "the tables are" not in str(found.value) and "the columns of" not in str(found.value)
+
+
 def test_no_column_has_a_name_that_needs_quotes() -> None:
     names = {name for schema in AUDIT_SCHEMAS.values() for name in schema.names}
     assert names.isdisjoint({"column", "table"})
