@@ -128,7 +128,8 @@ class EventReader(SqliteFile):
         since = parameters["since_ms"]
         if archived and since is not None and since > archived[-1].last_recorded_at_ms:
             parameters["after"] = max(parameters["after"], archived[-1].last_position)
-        yield from map(self._event, self._iterate("filtered", **parameters))
+        which = "filtered" if parameters["stream"] is None else "filtered_of_stream"
+        yield from map(self._event, self._iterate(which, **parameters))
 
     def _iterate(self, query_name: str, /, **parameters: Any) -> Iterator[sqlite3.Row]:
         """The rows of a query by position, the log's first, since another process may archive meanwhile."""

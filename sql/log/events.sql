@@ -7,8 +7,8 @@ SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'event';
 -- One row where what earlier releases did not have is there.
 SELECT 1 AS are_there FROM (
     SELECT count(*) AS found FROM sqlite_master
-    WHERE name IN ('table_folder', 'kept_file', 'event_name_taken', 'removed_orphan')
-) WHERE found = 4;
+    WHERE name IN ('table_folder', 'kept_file', 'event_name_taken', 'event_naming', 'removed_orphan')
+) WHERE found = 5;
 
 -- name: has_read_model
 SELECT 1 FROM sqlite_master WHERE name = $name;
@@ -60,7 +60,7 @@ SELECT * FROM event WHERE stream = $stream AND stream_version > $after AND posit
 SELECT * FROM event WHERE position > $after AND position <= $up_to ORDER BY position;
 
 -- name: naming
--- Commits are by far the most events, and give no names.
+-- Commits are by far the most events, and give no names. The index `event_naming` has the others.
 SELECT * FROM event
 WHERE position <= $up_to AND kind NOT IN (
     'table.committed', 'table.materialized', 'table.adopted', 'table.restored', 'table.files-deleted',
@@ -90,6 +90,16 @@ WHERE position > $after AND position <= $up_to
   AND ($since_ms IS NULL OR recorded_at_ms >= $since_ms)
   AND ($until_ms IS NULL OR recorded_at_ms <= $until_ms)
 ORDER BY position;
+
+-- name: filtered_of_stream
+-- As `filtered`, of one stream, which is found by its index.
+SELECT * FROM event
+WHERE stream = $stream AND position > $after AND position <= $up_to
+  AND ($actor IS NULL OR actor = $actor)
+  AND ($kind IS NULL OR kind = $kind)
+  AND ($since_ms IS NULL OR recorded_at_ms >= $since_ms)
+  AND ($until_ms IS NULL OR recorded_at_ms <= $until_ms)
+ORDER BY stream_version;
 
 -- name: position_at
 SELECT coalesce(max(position), 0) AS position FROM event WHERE recorded_at_ms <= $timestamp_ms;

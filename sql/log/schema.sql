@@ -91,6 +91,13 @@ CREATE INDEX IF NOT EXISTS event_name_taken
 ON event (coalesce(json_extract(payload, '$.identifier'), json_extract(payload, '$.from'), json_extract(payload, '$.namespace')))
 WHERE kind IN ('table.dropped', 'table.renamed', 'view.dropped', 'view.renamed', 'namespace.dropped');
 
+-- The events that `naming` in events.sql asks for, in its words: few beside commits, which it would read all else.
+CREATE INDEX IF NOT EXISTS event_naming ON event (position)
+WHERE kind NOT IN (
+    'table.committed', 'table.materialized', 'table.adopted', 'table.restored', 'table.files-deleted',
+    'table.relocated', 'view.committed', 'view.adopted', 'view.relocated'
+);
+
 -- One row per table or view that ever was: how far its stream goes and what of it is written out for other engines.
 CREATE TABLE IF NOT EXISTS stream_head (
     stream TEXT PRIMARY KEY,

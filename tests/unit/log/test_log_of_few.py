@@ -1,4 +1,4 @@
-"""A look at the newest of a log: it reads the names of the tables that are in it, not of all that ever were."""
+"""A look at a part of a log reads that part: the names of the tables that are in it, the events of one stream."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from core_tables import make_table, rows, store_of
 
 import icecore
 from icecore.engine.events.event import Event
+from icecore.engine.log.reader import EVENTS
+from icecore.engine.log.store import EventStore
+from icecore.engine.queries.named_queries import query
 
 
 @pytest.mark.parametrize("archived", [False, True])
@@ -40,3 +43,33 @@ def test_the_newest_events_are_told_without_the_names_of_other_tables(
     catalog.log(after=position - 3)
     assert set(read) <= {*of_table, *newest["position"].to_pylist()}
     assert store_of(catalog).head()[0] == position
+
+
+@pytest.mark.parametrize("is_earlier", [False, True])
+def test_names_and_single_streams_are_found_by_an_index(catalog: icecore.Catalog, is_earlier: bool) -> None:
+    """Not by a scan of all commits; a log that an earlier release made gets the index with its next commit."""
+    table = make_table(catalog)
+    if is_earlier:
+        store_of(catalog).connection().execute("DROP INDEX event_naming")
+        catalog.close()
+        catalog = icecore.open(catalog.path)
+        table = catalog.load_table("ns.t")
+        assert catalog.at(catalog.position).table_exists("ns.t") and catalog.log("ns.t").num_rows == 1
+    table.append(rows(1))
+    store = store_of(catalog)
+    assert _plan(store, "naming", up_to=9) == ["SEARCH event USING INDEX event_naming (position<?)"]
+    [of_stream] = _plan(store, "filtered_of_stream", stream=table.metadata.table_uuid)
+    assert of_stream.startswith("SEARCH event USING INDEX") and "(stream=?)" in of_stream
+    assert (
+        catalog.log("ns.t")["position"].to_pylist()
+        == [2, 3]
+        == catalog.log("ns.t", follow=True)["position"].to_pylist()
+    )
+    assert catalog.log("ns.t", after=2, actor=catalog.actor)["position"].to_pylist() == [3]
+    assert catalog.log("ns.t", limit=1, kind="table.created")["position"].to_pylist() == [2]
+    assert catalog.verify().ok
+
+
+def _plan(store: EventStore, name: str, **values: Any) -> list[str]:
+    asked = dict.fromkeys(("after", "up_to", "stream", "actor", "kind", "since_ms", "until_ms")) | values
+    return [row["detail"] for row in store.connection().execute(f"EXPLAIN QUERY PLAN {query(EVENTS, name)}", asked)]
