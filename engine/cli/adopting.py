@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from icecore.engine.catalog.recovery.resolve_conflict import KEEPS, LOG
-from icecore.engine.cli.settings import Settings, make_namespace, namespace_option
+from icecore.engine.cli.settings import Settings, namespace_of, namespace_option
 from icecore.engine.cli.texts import pairs
 from icecore.engine.cli.verbs import agree, change_command, dry_run_option, key_option, made_before
 from icecore.engine.commit.dry_run import CatalogDryRun
@@ -57,9 +57,7 @@ def register(
     """
     if view and (mapping or overwrite):
         raise click.UsageError("--map and --overwrite are for tables")
-    with settings.write() as catalog:
-        if create_namespace:
-            make_namespace(catalog, name)
+    with settings.write() as catalog, namespace_of(catalog, name, create_namespace):
         if view:
             seen = ViewText(catalog.register_view(name, location, message=message, author=author, idempotency_key=key))
             settings.print_record(seen.as_dict(), f"registered the view {seen.name}")
@@ -149,9 +147,7 @@ def migrate(
 
     No file is written again. The partitions are those of Hive's paths, as day=2024-01-05/a.parquet.
     """
-    with settings.write() as catalog:
-        if create_namespace:
-            make_namespace(catalog, table)
+    with settings.write() as catalog, namespace_of(catalog, table, create_namespace):
         make = catalog.snapshot_table if beside else catalog.migrate_table
         made = make(
             folder,

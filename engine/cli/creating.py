@@ -13,7 +13,7 @@ from icecore.engine.cli.settings import (
     Settings,
     commit_options,
     common_options,
-    make_namespace,
+    namespace_of,
     namespace_option,
     pass_settings,
 )
@@ -69,9 +69,7 @@ def create(
 ) -> None:
     """Make an empty table."""
     columns = _columns(schema, like, nulls)
-    with settings.write() as catalog:
-        if create_namespace:
-            make_namespace(catalog, table)
+    with settings.write() as catalog, namespace_of(catalog, table, create_namespace):
         make = partial(
             catalog.create_or_replace_table if replace else catalog.create_table,
             table,
@@ -117,9 +115,7 @@ def create_view(
 
     Names without a namespace in the query are those of the view's own.
     """
-    with settings.write() as catalog:
-        if create_namespace:
-            make_namespace(catalog, view)
+    with settings.write() as catalog, namespace_of(catalog, view, create_namespace):
         made = catalog.create_view(
             view, sql, dialect=dialect, replace=replace, message=message, author=author, idempotency_key=key
         )

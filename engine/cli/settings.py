@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 import icecore
-from icecore.engine.errors import MovedWarehouseWarning, NamespaceAlreadyExistsError
+from icecore.engine.errors import MovedWarehouseWarning, NamespaceAlreadyExistsError, NoSuchNamespaceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,12 +118,21 @@ def namespace_option(command: Command) -> Command:
     return click.option("--create-namespace", is_flag=True, help="Make the namespace too where it is missing.")(command)
 
 
-def make_namespace(catalog: Catalog, identifier: str) -> None:
-    """Creates the namespace of a name, if there is none."""
+@contextlib.contextmanager
+def namespace_of(catalog: Catalog, identifier: str, create: bool) -> Iterator[None]:
+    """A context in which the namespace of a name is there if it was asked for.
+
+    Where it was not, a NoSuchNamespaceError names the option.
+    """
     from icecore.engine.common.identifiers import identifier_tuple
 
-    with contextlib.suppress(NamespaceAlreadyExistsError):
-        catalog.create_namespace(identifier_tuple(identifier)[:-1])
+    if create:
+        with contextlib.suppress(NamespaceAlreadyExistsError):
+            catalog.create_namespace(identifier_tuple(identifier)[:-1])
+    try:
+        yield
+    except NoSuchNamespaceError as e:
+        raise NoSuchNamespaceError(f"{e}; --create-namespace makes it") from e
 
 
 def _options(command: Command, warehouse_variable: str | None, output_variable: str | None) -> Command:

@@ -195,3 +195,11 @@ def test_hostile_names(run: Run, warehouse: Path, tmp_path: Path, name: str) -> 
     assert [(t["name"], t["rows"]) for t in listed] == [(f"ns.{name}", 1)]
     assert all(p.resolve().is_relative_to(warehouse) for p in warehouse.rglob("*"))
     run("verify")
+
+
+def test_a_missing_namespace_is_told_with_the_option_that_makes_it(run: Run, tmp_path: Path) -> None:
+    run("init")
+    told = "Namespace does not exist: shop; --create-namespace makes it"
+    assert told in run("create", "shop.t", "--schema", "id long", code=1).stderr
+    assert told in run("create-view", "shop.v", "--sql", "SELECT 1 AS x", code=1).stderr
+    run("create", "shop.t", "--schema", "id long", "--create-namespace")
