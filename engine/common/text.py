@@ -56,6 +56,17 @@ def names_like(name: Identifier, known: Iterable[Identifier]) -> tuple[Identifie
     return tuple(dict.fromkeys([*same, *(other for text in close for other in near if other[-1] == text)]))
 
 
+def parser_words(error: Exception) -> str:
+    """The words of a parser of SQL for what is wrong, and the word where it is; without its marked copy of the text."""
+    found = getattr(error, "errors", None)
+    if not found:
+        return str(error).partition("\n")[0]
+    words, at = str(found[0].get("description") or error).partition("\n")[0], found[0].get("highlight")
+    # It names a class of its own.
+    words = "something is missing" if words.startswith("Required keyword") else words
+    return f"{words} at {at!r}" if at else words
+
+
 def is_unicode(text: str) -> bool:
     """Whether the text can be written as UTF-8, which lone surrogates can't."""
     try:

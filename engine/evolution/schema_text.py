@@ -15,6 +15,7 @@ from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
+from icecore.engine.common.text import parser_words
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FixedType, ListType, MapType, NestedField, StructType, Type, parse_primitive
@@ -80,7 +81,7 @@ def _parse(text: str) -> list[Any]:
     try:
         statements = sqlglot.parse(f"CREATE TABLE t (\n{_quoted_crs(text)}\n)", dialect=_Dialect)
     except SqlglotError as e:
-        raise ValidationError(f"the schema {text!r} can't be understood: {_reason(e)}") from e
+        raise ValidationError(f"the schema {text!r} can't be understood: {parser_words(e)}") from e
     if len(statements) != 1 or not isinstance(statements[0], exp.Create):
         raise ValidationError(f"the schema {text!r} can't be understood")
     columns: list[Any] = statements[0].this.expressions
@@ -96,12 +97,6 @@ _QUOTED_OR_CRS = re.compile(
 def _quoted_crs(text: str) -> str:
     """The text with `srid:4326` and the like in quotes, because SQL reads a number behind a colon otherwise."""
     return _QUOTED_OR_CRS.sub(lambda m: f"{m[1]}{m[2]}'{m[3]}'" if m[3] else m[0], text)
-
-
-def _reason(error: SqlglotError) -> str:
-    """The parser's words without its copy of the text, which has marks for a terminal in it."""
-    found = getattr(error, "errors", None)
-    return str(found[0].get("description") or error) if found else str(error).partition("\n")[0]
 
 
 def _column(node: Any, field_id: int, ids: Iterator[int]) -> NestedField:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import sqlglot
 from sqlglot import exp
 
+from icecore.engine.common.text import parser_words
 from icecore.engine.errors import ExpressionError, ValidationError
 
 _QUESTIONS = (exp.Query, exp.Values, exp.Pivot, exp.Describe, exp.Summarize, exp.Show)
@@ -24,9 +25,7 @@ def parse_statement(query: str) -> exp.Expression:
         with _quiet():
             statements = [s for s in sqlglot.parse(query, dialect="duckdb") if s is not None]
     except sqlglot.errors.SqlglotError as e:
-        found = getattr(e, "errors", None)
-        reason = found[0].get("description") if found else str(e)
-        raise ExpressionError(f"the query can't be parsed: {reason}") from e
+        raise ExpressionError(f"the query can't be parsed: {parser_words(e)}") from e
     if len(statements) != 1:
         raise ValidationError(f"expected one SQL statement, found {len(statements)}")
     _check(statements[0], query)

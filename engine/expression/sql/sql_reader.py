@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
+from icecore.engine.common.text import parser_words
 from icecore.engine.errors import ExpressionError, ValidationError
 from icecore.engine.expression.build import Not
 from icecore.engine.expression.nodes import (
@@ -85,8 +86,7 @@ def _parse(text: str) -> exp.Expression:
     try:
         return sqlglot.parse_one(text, dialect=IcecoreFilter, into=exp.Condition)
     except SqlglotError as e:
-        detail = str((getattr(e, "errors", None) and e.errors[0].get("description")) or e).splitlines()[0]
-        raise ExpressionError(f"can't parse the filter {text[:200]!r}: {detail}") from e
+        raise ExpressionError(f"can't parse the filter {text[:200]!r}: {parser_words(e)}") from e
 
 
 _COMPARISONS: dict[type[exp.Expression], PredicateOperator] = {

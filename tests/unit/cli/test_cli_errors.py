@@ -203,3 +203,20 @@ def test_a_missing_namespace_is_told_with_the_option_that_makes_it(run: Run, tmp
     assert told in run("create", "shop.t", "--schema", "id long", code=1).stderr
     assert told in run("create-view", "shop.v", "--sql", "SELECT 1 AS x", code=1).stderr
     run("create", "shop.t", "--schema", "id long", "--create-namespace")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("id =", "something is missing at '='"),
+        ("id = 1 and", "something is missing at 'and'"),
+        ("id is 1 2", "at '2'"),
+        ("id = 'a", "Error tokenizing"),
+    ],
+)
+def test_a_filter_that_is_none_is_told_with_the_word_where_it_ends(
+    run: Run, orders: str, text: str, problem: str
+) -> None:
+    """Not with the classes of a parser."""
+    told = run("show", orders, "--where", text, code=1).stderr
+    assert problem in told and "class" not in told
