@@ -61,17 +61,18 @@ def _hint_problems(repository: Repository, state: TableState, location: str) -> 
     if repository.store.row(MODELS, "get_file", location=location) is None:
         # Another engine wrote this version, and may have left no hint.
         return
-    folder, expected = location.rsplit("/", 1)[0], hint_of(state).encode()
+    folder, expected = location.rsplit("/", 1)[0], hint_of(state)
     path = f"{folder}/{VERSION_HINT}"
     # Of commits long ago nothing is to come: a warehouse whose hints are lost is told of at once. Clocks may jump.
     age = max(0.0, time.time() - state.metadata.last_updated_ms / 1000)
     deadline = time.monotonic() + HINT_FOLLOWS_S - age
     while True:
         try:
-            found = repository.storage_of(state).read_bytes(path)
+            content = repository.storage_of(state).read_bytes(path)
         except IcecoreError as e:
             problem = str(e)
         else:
+            found = content.decode(errors="replace")
             if found == expected or _is_of_another(repository, state, folder, found):
                 return
             problem = f"{path}: it says {found[:100]!r}, the log ends at {expected!r}; rebuild"
@@ -82,9 +83,8 @@ def _hint_problems(repository: Repository, state: TableState, location: str) -> 
         time.sleep(0.02)
 
 
-def _is_of_another(repository: Repository, state: TableState, folder: str, hint: bytes) -> bool:
+def _is_of_another(repository: Repository, state: TableState, folder: str, name: str) -> bool:
     """Whether a hint names a metadata file that somebody else made, as where a table is registered elsewhere too."""
-    name = hint.decode(errors="replace")
     if not name or "/" in name or "\0" in name:
         return False
     version = f"v{name}" if is_file_system(state) else name
