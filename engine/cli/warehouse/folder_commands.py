@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 from attrs import asdict
@@ -75,7 +76,8 @@ def clone(
             dry_run=dry_run,
             progress=progress,
         )
-    _print(settings, "cloned", cloned, dry_run)
+    # Its own log may name another folder, as that of a copy does.
+    _print(settings, "cloned", cloned, dry_run, None if to is None else str(Path(settings.path).resolve()))
 
 
 @contextlib.contextmanager
@@ -96,10 +98,10 @@ def _progress() -> Iterator[Told]:
         yield tell
 
 
-def _print(settings: Settings, done: str, found: RelocatedWarehouse, dry_run: bool) -> None:
+def _print(settings: Settings, done: str, found: RelocatedWarehouse, dry_run: bool, source: str | None = None) -> None:
     tables = counted(found.tables, "table") + (f" and {counted(found.views, 'view')}" if found.views else "")
     would = "would have been " if dry_run else ""
-    lines = [f"{tables} {would}{done} from {local_path(found.source)} to {local_path(found.target)}"]
+    lines = [f"{tables} {would}{done} from {source or local_path(found.source)} to {local_path(found.target)}"]
     if found.copied_files:
         lines.append(f"{counted(found.copied_files, 'file')} with {found.copied_bytes:,} bytes copied")
     lines += [f"not all of its files are written: {problem}" for problem in found.problems]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -169,3 +170,14 @@ def test_diff_tells_people_of_files_where_facts_stand(run: Run, run_json: RunJso
     text = run("diff", "3", "--table", orders).stdout
     assert "added_files" not in text.splitlines()[0]
     assert " ".join(text[text.index("data-files") :].split()) == "data-files main - 3 files, 3 rows + 2 files, 2 rows"
+
+
+def test_a_clone_of_a_copy_is_told_as_one_of_the_copy(
+    run: Run, run_json: RunJson, orders: str, warehouse: Path, tmp_path: Path
+) -> None:
+    """Whose rows it has, though the copy's log names the folder of its original."""
+    copy, clone = tmp_path / "copy", tmp_path / "clone"
+    shutil.copytree(warehouse, copy)
+    run("delete", orders, "--where", "id = 1", "--yes")
+    assert f"cloned from {copy} to {clone}" in run("clone", str(clone), "--warehouse", str(copy)).stdout
+    assert len(run_json("show", orders, "--warehouse", str(clone))) == 3
