@@ -270,6 +270,17 @@ def test_a_lost_log_is_told_of(lake: Path, is_there: bool) -> None:
         icecore.open(lake).close()
 
 
+def test_a_folder_of_a_warehouse_is_no_lost_one(lake: Path) -> None:
+    """Its log is above; one in a folder of a table would be an orphan of it."""
+    with pytest.raises(
+        StorageError, match=rf"/s has no log of its own: it lies in the warehouse {lake}, which"
+    ) as told:
+        icecore.open(lake / "s", create=False)
+    assert "init" not in str(told.value)
+    with pytest.warns(LostLogWarning, match=f"lies in the warehouse {lake}, .* an empty one is made now"):
+        icecore.open(lake / "s").close()
+
+
 @pytest.mark.parametrize("versions", [(1, 2), (1, 3), (2, 3)])
 def test_M3_RL3_manifests_from_before_an_upgrade_are_written_anew(tmp_path: Path, versions: tuple[int, int]) -> None:
     """PyIceberg's list names a manifest of ours with a file that was there before; both are of the earlier version."""
