@@ -108,7 +108,7 @@ class ShownCommit:
         return int(self.event["position"])
 
     def rows(self) -> pa.Table | None:
-        """The rows that it deleted and inserted, with `_change_type`; None of a commit that made no snapshot.
+        """The rows that it deleted and inserted, with `_change_type`; None of a commit that changed no rows.
 
         Raises what a changelog scan raises, StorageError where the files are deleted.
         """

@@ -140,7 +140,8 @@ def show_commit(settings: Settings, position: int, files: bool, rows: bool) -> N
         if rows:
             changed = commit.rows()
             if changed is None:
-                click.echo(f"commit {position} made no snapshot, so it changed no rows", err=True)
+                made = "only wrote files again" if commit.event["operation"] == "replace" else "made no snapshot"
+                click.echo(f"commit {position} {made}, so it changed no rows", err=True)
                 changed = pa.table({"_change_type": pa.array([], pa.string())})
             settings.print_arrow(changed)
             return

@@ -167,6 +167,7 @@ def test_diff_tells_people_of_files_where_facts_stand(run: Run, run_json: RunJso
     [told] = [r for r in run_json("diff", "2", "--table", orders) if r["what"] == "data-files"]
     assert (told["added_files"], told["added_rows"], told["before"]) == (2, 2, None)
     run("compact", orders, "--option", "rewrite-all=true")
+    assert run("show-commit", "5", "--rows").stderr == "commit 5 only wrote files again, so it changed no rows\n"
     text = run("diff", "3", "--table", orders).stdout
     assert "added_files" not in text.splitlines()[0]
     assert " ".join(text[text.index("data-files") :].split()) == "data-files main - 3 files, 3 rows + 2 files, 2 rows"
