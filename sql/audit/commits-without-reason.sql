@@ -13,7 +13,7 @@ WITH silent AS (
         )
 )
 SELECT
-    namespace, name, table_uuid,
+    arg_max(namespace, position) AS namespace, arg_max(name, position) AS name, table_uuid,
     count(*) AS commits,
     list(DISTINCT actor ORDER BY actor) AS actors,
     max(position) AS last_position,
@@ -22,4 +22,4 @@ SELECT
         AS message
 FROM silent
 WHERE name IS NOT NULL
-GROUP BY namespace, name, table_uuid
+GROUP BY table_uuid

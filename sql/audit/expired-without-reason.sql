@@ -9,7 +9,7 @@ WITH expiries AS (
         AND list_contains(json_extract_string(payload, '$.updates[*].action'), 'remove-snapshots')
 )
 SELECT
-    namespace, name, table_uuid,
+    arg_max(namespace, position) AS namespace, arg_max(name, position) AS name, table_uuid,
     count(*) AS commits,
     list(position ORDER BY position) AS positions,
     'expiries' AS subject,
@@ -17,4 +17,4 @@ SELECT
         AS message
 FROM expiries
 WHERE name IS NOT NULL
-GROUP BY namespace, name, table_uuid
+GROUP BY table_uuid

@@ -28,7 +28,7 @@ seen AS (
     FROM bounds
 )
 SELECT
-    namespace, name, table_uuid, column_name, looks_like,
+    arg_max(namespace, position) AS namespace, arg_max(name, position) AS name, table_uuid, column_name, looks_like,
     count(*) AS bounds,
     max(position) AS last_position,
     concat_ws(' ', column_name, looks_like) AS subject,
@@ -36,4 +36,4 @@ SELECT
         AS message
 FROM seen
 WHERE looks_like IS NOT NULL
-GROUP BY namespace, name, table_uuid, column_name, looks_like
+GROUP BY table_uuid, column_name, looks_like

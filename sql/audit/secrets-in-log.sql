@@ -8,7 +8,7 @@ WITH given AS (
     WHERE change <> 'removed'
 )
 SELECT
-    g.namespace, g.name, g.table_uuid, g.key,
+    arg_max(g.namespace, g.position) AS namespace, arg_max(g.name, g.position) AS name, g.table_uuid, g.key,
     max(g.position) AS last_position,
     g.key AS subject,
     format('the property {} looked like a secret at position {}, set by {}', g.key, max(g.position), arg_max(g.actor, g.position))
@@ -20,4 +20,4 @@ WHERE g.value <> '' AND (
     OR regexp_matches(g.value, '(AKIA|ASIA)[0-9A-Z]{16}|-----BEGIN [A-Z ]*PRIVATE KEY|gh[pousr]_[A-Za-z0-9]{36}')
     OR regexp_matches(g.value, '(?i)(password|secret|token|accountkey|sig)=[^&; ]{4,}|://[^/@: ]+:[^/@ ]+@')
 )
-GROUP BY g.namespace, g.name, g.table_uuid, g.key
+GROUP BY g.table_uuid, g.key

@@ -49,7 +49,8 @@ def audit(
         # Where it is there by now it was made after the tables were listed.
         catalog._warehouse.models.table_stream(name)
         raise NoSuchTableError(f"Table does not exist: {name_text(name)}")
-    audited = Audited(catalog, AuditedTables(lambda: listed), logged_tables(catalog), only)
+    names = {t.table_uuid: t.identifier for t in listed}
+    audited = Audited(catalog, AuditedTables(lambda: listed), logged_tables(catalog), names, only)
     ran = audited.rules_about(chosen)
     ids, uuids = {r.id for r in ran}, {t.table_uuid for t in listed if only is not None and t.identifier in only}
 

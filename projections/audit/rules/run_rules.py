@@ -40,11 +40,15 @@ _FROM_FILES = frozenset(
 
 @frozen(eq=False)
 class Audited:
-    """The source of an audit: the catalog, its tables and its log; `only` names the tables that it is about."""
+    """The source of an audit: the catalog, its tables and its log; `only` names the tables that it is about.
+
+    `names` are those that tables have now, by UUID: rows of the log have the name of then, which may be another's now.
+    """
 
     catalog: AuditedCatalog
     tables: AuditedTables
     log: LoggedTables
+    names: Mapping[str, Identifier]
     only: frozenset[Identifier] | None = None
 
     def needed(self, rules: Collection[Rule]) -> NeededTables:
@@ -62,7 +66,14 @@ class Audited:
         """Whether a row is about one of the tables."""
         if self.only is None:
             return True
+        if row.get("table_uuid") is not None:
+            return self.names.get(row["table_uuid"]) in self.only
         return any((row.get("namespace"), row.get("name")) == (".".join(n[:-1]), n[-1]) for n in self.only)
+
+    def named_now(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row with the name that its table has now, where it has one."""
+        name = self.names.get(row.get("table_uuid") or "")
+        return row if name is None else {**row, "namespace": ".".join(name[:-1]), "name": name[-1]}
 
 
 def run_rules(audited: Audited, rules: Sequence[Rule], options: Mapping[str, Option]) -> list[AuditFinding]:
@@ -114,7 +125,7 @@ class _Run:
         rule = parsed.rule
         for row in _answer(self._con, rule).to_pylist(maps_as_pydicts="lossy"):
             if self._audited.is_about(row):
-                yield _finding(rule, row)
+                yield _finding(rule, self._audited.named_now(row))
         later = set[str]().union(*(p.names for p in self._parsed[place + 1 :]))
         for name in self._there - later:
             self._con.unregister(name)

@@ -14,7 +14,7 @@ import pytest
 from attrs import evolve
 from broken_tables import healthy
 from click.testing import CliRunner, Result
-from core_tables import SCHEMA, pyiceberg_catalog
+from core_tables import SCHEMA, make_table, pyiceberg_catalog
 
 import icecore
 from icecore.engine.cli.main import cli
@@ -176,6 +176,31 @@ def test_a_baseline_accepts_what_was_found(bad: icecore.Catalog, tmp_path: Path)
     assert [a.rule for a in bad.audit(baseline=path).stale] == ["secrets"]
     assert bad.audit(baseline=path, rules=["secrets-in-log"]).stale == ()
     assert {a.rule for a in read_baseline(path)} == {"secrets", "commits-without-reason"}
+
+
+def test_a_renamed_table_is_one_table_to_rules_of_the_log(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """By its name of now, with what was done under others; not with what another one did that had the name."""
+    table = make_table(catalog, properties={"db.password": "hunter2"})
+    table.append([{"id": 1, "name": "ann@x.org"}])
+    with table.update_schema() as schema:
+        schema.add_column("old", "int")
+    table.remove_properties("db.password")
+    with table.update_schema() as schema:
+        schema.delete_column("old")
+    table = catalog.rename_table("ns.t", "ns.now")
+    table.append([{"id": 2, "name": "bob@x.org"}])
+    table.set_properties({"db.password": "hunter3"})
+    table.remove_properties("db.password")
+    make_table(catalog).set_properties({"by": "another"})
+    rules = ["commits-without-reason", "secrets-in-log", "personal-data", "narrowed-schema"]
+    found = {f.rule: f for f in catalog.audit(rules=rules, tables=["ns.now"]).findings}
+    assert set(found) == set(rules) and {f.table for f in found.values()} == {"ns.now"}
+    assert [found[r].row[n] for r, n in ((rules[0], "commits"), (rules[2], "bounds"))] == [7, 4]
+    [of_other] = catalog.audit(rules=rules, tables=["ns.t"]).findings
+    assert (of_other.rule, of_other.row["commits"]) == (rules[0], 1)
+    path = tmp_path / "baseline.json"
+    path.write_text(baseline_text(catalog.audit()))
+    assert catalog.audit(baseline=path).stale == () == catalog.audit(baseline=path).findings
 
 
 def test_an_entry_is_stale_where_the_audit_could_have_found_it(bad: icecore.Catalog) -> None:
