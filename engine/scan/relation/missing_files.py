@@ -1,4 +1,4 @@
-"""Files of a scan that are gone: the commit that expired its snapshot is named, where one did."""
+"""Files of a scan that are gone: the commit that expired its snapshot or purged its table is named, where one did."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ if TYPE_CHECKING:
 
 
 def with_expiry(scan: OfSnapshot, error: MissingFileError) -> MissingFileError:
-    """The error of a missing file, which says when and by whom the scan's snapshot was expired since, if it was."""
+    """The error of a missing file, which says when and by whom the snapshot was expired or the table purged, if so."""
     if scan.snapshot is None:
         return error
-    state, snapshot_id = scan._state, scan.snapshot.snapshot_id
-    expiry = expiry_of(scan._planner.repository.store, state.stream, snapshot_id, state.position)
-    if expiry is None:
+    repository, state, snapshot_id = scan._planner.repository, scan._state, scan.snapshot.snapshot_id
+    gone = expiry_of(repository.store, state.stream, snapshot_id, state.position)
+    told = f"snapshot {snapshot_id} of {name_text(state.identifier)} was expired"
+    if gone is None and (purged_at := repository.state(state.stream).purged_at) is not None:
+        gone, told = repository.store.event_at(purged_at), f"{name_text(state.identifier)} was purged"
+    if gone is None:
         return error
-    when = datetime.fromtimestamp(expiry.recorded_at_ms / 1000, UTC)
+    when = datetime.fromtimestamp(gone.recorded_at_ms / 1000, UTC)
     return MissingFileError(
-        f"{error}; snapshot {snapshot_id} of {name_text(state.identifier)} was expired at position {expiry.position}, "
-        f"{when:%Y-%m-%d %H:%M:%S} UTC, by {expiry.provenance.told}"
+        f"{error}; {told} at position {gone.position}, {when:%Y-%m-%d %H:%M:%S} UTC, by {gone.provenance.told}"
     )
 
 

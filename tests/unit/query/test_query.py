@@ -401,6 +401,20 @@ def test_rows_of_an_expired_snapshot_say_who_expired_it(tmp_path: Path) -> None:
                 read()
 
 
+def test_rows_of_a_purged_table_say_who_purged_it(tmp_path: Path) -> None:
+    with icecore.open(tmp_path, actor="ann") as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", pa.schema([("id", pa.int64())]))
+        table.append(pa.table({"id": [1]}))
+        past = catalog.at(catalog.position)
+        catalog.drop_table("ns.t")
+        catalog.purge_table("ns.t", message="space", author="bob")
+        said = rf"; ns\.t was purged at position {catalog.position}, 20.* UTC, by bob \('space'\)"
+        for read in (past.query("SELECT * FROM ns.t").fetchall, past.load_table("ns.t").scan().to_arrow):
+            with pytest.raises(MissingFileError, match=said):
+                read()
+
+
 def test_columns_that_differ_in_case_alone_are_not_taken_for_each_other(tmp_path: Path) -> None:
     """By the name of another than the first DuckDB would give the first."""
     with icecore.open(tmp_path) as catalog:
