@@ -9,6 +9,7 @@ import click
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import names
 from icecore.engine.cli.verbs import examples, where_option
+from icecore.engine.common.text import counted
 from icecore.engine.errors import ValidationError
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ def blame(
             found = catalog.load_table(table).blame(where, selected_fields=chosen, ref=branch, limit=limit)
             if settings.output == "table":
                 found = _rows_first(found)
+                if early := found["_is_exact"].to_pylist().count(False):
+                    # The column that says it may not fit the terminal.
+                    told = f"{counted(early, 'row')} came with the commit that is named or before"
+                    click.echo(f"note: {told}: commits were expired since (_is_exact)", err=True)
     settings.print_arrow(found)
 
 

@@ -121,6 +121,14 @@ def test_blame_shows_who_and_the_row_before_all_else(run: Run, run_json: RunJson
     assert list(run_json("blame", orders)[0])[:2] == ["_position", "_recorded_at"]
 
 
+def test_blame_says_where_commits_were_expired(run: Run, orders: str) -> None:
+    """The column that tells it is one of the last, which a terminal has no room for."""
+    run("compact", orders, "--option", "rewrite-all=true")
+    assert run("blame", orders).stderr == ""
+    run("expire", orders, "--older-than", "now", "--retain-last", "1", "--yes")
+    assert run("blame", orders).stderr.startswith("note: 3 rows came with the commit that is named or before: ")
+
+
 def test_blame_of_what_nobody_changed_is_an_error(run: Run, orders: str) -> None:
     """A misspelt name would read as that nobody changed it else."""
     assert run("blame", orders, "--column", "note").stdout
