@@ -77,7 +77,7 @@ def test_snapshots_refs_positions_and_times_are_compared(catalog: icecore.Catalo
     assert sorted(files["change"].to_pylist()) == ["added", "added", "removed", "removed"]
     assert not catalog.diff("1970-01-02", "1970-01-03").objects
     table.maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
-    with pytest.raises(NoSuchSnapshotError, match=f"of position {start}, is gone"):
+    with pytest.raises(NoSuchSnapshotError, match=f"of position {start}, is gone, expired at position [0-9]+ by "):
         catalog.diff_table("ns.t", start)
     with pytest.raises(NoSuchSnapshotError):
         table.refresh().diff("nothing")
