@@ -141,12 +141,12 @@ def many(engine: Engine) -> dict[str, Any]:
 def large(engine: Engine) -> dict[str, Any]:
     """Few large files, with no rows deleted, two and thirty in a hundred."""
     aggregated(engine.spark.range(1000).selectExpr("id", "id price", "id name", "id day"))
-    out = {"no row deleted": first_and_warm(lambda: aggregated(engine.read("large")), 2)}
+    out = {"no row deleted": first_and_warm(lambda: aggregated(engine.read("large")), 5)}
     if engine.name != "parquet":
         for percent in (2, 30):
             branch = f"without_{percent}"
             frame = lambda branch=branch: aggregated(engine.read("large", branch=branch))
-            out[f"{percent} % of rows deleted"] = first_and_warm(frame, 2)
+            out[f"{percent} % of rows deleted"] = first_and_warm(frame, 5)
     return out
 
 

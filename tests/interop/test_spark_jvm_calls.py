@@ -78,8 +78,48 @@ def test_the_first_dataframe_of_a_session_is_planned_while_its_classes_are_compi
 
 def test_whether_a_planned_file_can_be_split_is_told_without_options_of_its_own(spark: Any) -> None:
     """Spark 4.3 makes them anew for each file, to tell archives by their names: a sixth of a first plan."""
+    assert _planned_parquet(spark, is_local=True).isSplitable(None, None, None)
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_planned_file_is_opened_with_what_is_set_and_not_with_what_hadoop_has_for_others(
+    spark: Any, is_local: bool
+) -> None:
+    """For each file Spark copies the configuration twice, of over a thousand keys: a third of reading a small one."""
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    conf.set("parquet.crypto.factory.class", "a.user's")
+    conf.set("yarn.acl.enable", "set by a user")
+    lean = _planned_parquet(spark, is_local=is_local).lean(conf)
+    assert lean.get("parquet.crypto.factory.class") == "a.user's"
+    assert lean.get("yarn.acl.enable") == "set by a user"
+    assert lean.get("spark.app.name") == conf.get("spark.app.name")
+    assert conf.get("yarn.resourcemanager.address") is not None and lean.get("yarn.resourcemanager.address") is None
+    assert conf.get("fs.s3a.threads.max") is not None
+    assert lean.get("fs.s3a.threads.max") == (None if is_local else conf.get("fs.s3a.threads.max"))
+    assert lean.size() < (100 if is_local else 500) < conf.size()
+
+
+def test_a_task_has_as_many_small_files_as_they_cost_to_open(spark: Any, tmp_path: Path) -> None:
+    """Spark's own 4 MiB is what opening a file of an object store costs."""
+    with icecore.open(tmp_path / "w") as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", pa.schema([("id", pa.int64())]))
+        for i in range(8):
+            table.append([{"id": i}])
+        spark.conf.set("spark.sql.files.maxPartitionBytes", str(4 * 2**20))
+        try:
+            assert table.scan().to_spark(spark).rdd.getNumPartitions() == 2
+            spark.conf.set("spark.sql.files.openCostInBytes", str(4 * 2**20))
+            assert table.scan().to_spark(spark).rdd.getNumPartitions() == 8
+        finally:
+            spark.conf.unset("spark.sql.files.maxPartitionBytes")
+            spark.conf.unset("spark.sql.files.openCostInBytes")
+
+
+def _planned_parquet(spark: Any, *, is_local: bool) -> Any:
     java = planned_relations(spark)
     assert java is not None
     made = java.getClass().getClassLoader().loadClass("icecore.PlannedParquet").getConstructors()[0]
-    nothing = spark._sc._gateway.new_array(spark._jvm.java.lang.Object, 0)
-    assert made.newInstance(nothing).isSplitable(None, None, None)
+    arguments = spark._sc._gateway.new_array(spark._jvm.java.lang.Object, 1)
+    arguments[0] = is_local
+    return made.newInstance(arguments)

@@ -20,12 +20,14 @@ import org.apache.spark.sql.types.StructType;
 /** What Python calls: a DataFrame of planned files, in few calls, since each one costs. */
 public class PlannedRelations {
   /**
-   * A session with all settings of the one given, but those of `pinned` (lines of key=value): the last one made, where
-   * nothing has changed since.
+   * A session with all settings of the one given, but those of `pinned` (lines of key=value), and those of `defaults`
+   * that it doesn't have: the last one made, where nothing has changed since.
    */
-  public SparkSession pinnedSession(SparkSession session, SparkSession last, String pinned) {
+  public SparkSession pinnedSession(SparkSession session, SparkSession last, String pinned, String defaults) {
     HashMap wanted = settings(session);
-    Map pins = lines(pinned);
+    Map pins = lines(defaults);
+    pins.keySet().removeAll(wanted.keySet());
+    pins.putAll(lines(pinned));
     wanted.putAll(pins);
     if (last != null && settings(last).equals(wanted)) return last;
     SparkSession made = session.cloneSession();
@@ -38,7 +40,7 @@ public class PlannedRelations {
 
   /**
    * The columns `fields` of the files as a DataFrame, with their constants; both types are given as JSON. `asked` chooses
-   * files by filters, as `FilePruning` has it; it may be null.
+   * files by filters, as `FilePruning` has it; it may be null. `isLocal` is of `PlannedParquet`.
    */
   public Object frame(
       SparkSession session,
@@ -47,6 +49,7 @@ public class PlannedRelations {
       String constants,
       String fields,
       String options,
+      boolean isLocal,
       Function asked) {
     StructType constantType = (StructType) DataType$.MODULE$.fromJson(constants);
     StructType dataType = (StructType) DataType$.MODULE$.fromJson(fields);
@@ -57,7 +60,7 @@ public class PlannedRelations {
         constantType,
         dataType,
         scala.Option.empty(),
-        new PlannedParquet(),
+        new PlannedParquet(isLocal),
         org.apache.spark.api.python.PythonUtils.toScalaMap(lines(options)),
         pinned);
     return session.baseRelationToDataFrame(relation);

@@ -12,8 +12,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import frozen
 
+from icecore.engine.properties.table_properties import MIB
 from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
@@ -38,6 +40,8 @@ _PINNED = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
 }
+# For files of a file system that is mounted here. Spark counts 4 MiB for opening one, so a task has 32 files at most.
+_LOCAL = {"spark.sql.files.openCostInBytes": str(MIB)}
 _log = logging.getLogger(__name__)
 _sessions: WeakKeyDictionary[SparkSession, Any] = WeakKeyDictionary()
 
@@ -88,14 +92,16 @@ class PlannedFrames:
             from pyspark.java_gateway import ensure_callback_server_started
 
             ensure_callback_server_started(self.session.sparkContext._gateway)
+        is_local = _are_local(paths)
         constant_type = T.StructType([T.StructField(name, t) for name, (t, _) in constants.items()])
         made = self.java.frame(
             self.session._jsparkSession,
-            self._pinned(),
+            self._pinned(_LOCAL if is_local else {}),
             plan_bytes(paths, sizes, constants),
             constant_type.json(),
             fields.json(),
             _lines(options),
+            is_local,
             None if pruning is None else JavaFunction(pruning.apply),
         )
         _log.debug("%d planned files are read by an index of their own", len(paths))
@@ -124,11 +130,15 @@ class PlannedFrames:
         found = self.java.isDeleted(context, number_column._jc, position_column._jc, bits)
         return frame.where(~Column(found))
 
-    def _pinned(self) -> Any:
+    def _pinned(self, defaults: Mapping[str, str]) -> Any:
         last = _sessions.get(self.session)
-        pinned = self.java.pinnedSession(self.session._jsparkSession, last, _lines(_PINNED))
+        pinned = self.java.pinnedSession(self.session._jsparkSession, last, _lines(_PINNED), _lines(defaults))
         _sessions[self.session] = pinned
         return pinned
+
+
+def _are_local(paths: pa.Array) -> bool:
+    return bool(pc.all(pc.or_(pc.starts_with(paths, "/"), pc.starts_with(paths, "file:"))).as_py())
 
 
 def _lines(settings: Mapping[str, str]) -> str:
