@@ -164,16 +164,16 @@ def append(engine: Engine) -> dict[str, Any]:
 
     if engine.name == "icecore":
         table = engine.catalog.create_table(f"ns.{name}", _schema(), partition_spec=["day"])
-        return {"append": first_and_warm(lambda: table.append(rows), 1)}
+        return {"append": first_and_warm(lambda: table.append(rows), 3)}
     if engine.name == "iceberg":
         columns = "id bigint, day date, r int, price double, name string"
         engine.spark.sql(f"CREATE TABLE peer.ns.{name} ({columns}) USING iceberg PARTITIONED BY (day)")
-        return {"append": first_and_warm(lambda: rows.writeTo(f"peer.ns.{name}").append(), 1)}
+        return {"append": first_and_warm(lambda: rows.writeTo(f"peer.ns.{name}").append(), 3)}
     where = str(engine.folder / name)
     write = lambda frame: frame.write.mode("append").partitionBy("day").parquet(where)
     return {
-        "append": first_and_warm(lambda: write(rows), 1),
-        "append, clustered": first_and_warm(lambda: write(rows.repartition("day")), 1),
+        "append": first_and_warm(lambda: write(rows), 3),
+        "append, clustered": first_and_warm(lambda: write(rows.repartition("day")), 3),
     }
 
 
