@@ -284,6 +284,12 @@ class SqliteFile:
                     ) from e
                 time.sleep(random.uniform(0.0002, 0.004))
 
+    def _damaged(self, text: str) -> CorruptLogError:
+        return CorruptLogError(
+            f"the warehouse log {self.path} is damaged: {text}; move it away, then put a copy of it back, or take the "
+            "tables into a new one by `icecore init` and `icecore register-folder`"
+        )
+
     @contextlib.contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
         try:
@@ -297,13 +303,13 @@ class SqliteFile:
             if "readonly" in text or "read-only" in text or self._is_out_of_reach(text):
                 raise ReadOnlyError(f"can't {doing} the warehouse log {self.path}: {text}") from e
             if "malformed" in text or "decode to UTF-8" in text:
-                raise CorruptLogError(f"the warehouse log {self.path} is damaged: {text}") from e
+                raise self._damaged(text) from e
             # A statement that writes may be the first to tell, as may one that reads by making a temporary file.
             doing = "write" if getattr(e, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL else doing
             why = "; its disk is full" if "disk I/O" in text and self._is_disk_full() else ""
             raise StorageError(f"can't {doing} the warehouse log {self.path}: {text}{why}") from e
         except sqlite3.DatabaseError as e:
-            raise CorruptLogError(f"the warehouse log {self.path} is damaged: {e}") from e
+            raise self._damaged(str(e)) from e
         except OSError as e:
             if isinstance(e, IcecoreError):
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import sqlite3
 import subprocess
@@ -30,13 +31,15 @@ def test_a_missing_warehouse_is_not_made_unless_asked(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.parametrize("content", [b"this is no database at all, only text\n" * 40, os.urandom(8192), b"PAR1"])
+@pytest.mark.parametrize(
+    "content", [b"this is no database at all, only text\n" * 40, random.Random(8192).randbytes(8192), b"PAR1"]
+)
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_file_that_is_no_database(tmp_path: Path, content: bytes, read_only: bool) -> None:
     """A file of another kind is named in the error, and stays as it is."""
     path = tmp_path / "icecore.db"
     path.write_bytes(content)
-    with pytest.raises(CorruptLogError, match=r"icecore\.db"):
+    with pytest.raises(CorruptLogError, match=r"icecore\.db is damaged: .*; move it away"):
         icecore.open(tmp_path, read_only=read_only)
     assert path.read_bytes() == content
 
