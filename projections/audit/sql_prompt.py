@@ -112,14 +112,18 @@ def _reason(
 
 
 def _known(statement: exp.Expression, reason: duckdb.Error) -> str:
-    """The names that there are, where one is none: columns of the tables that a statement names, else all tables."""
+    """The names that there are, where one is none: columns of the tables that a statement names, else all tables.
+
+    Who asks for a table by its namespace is told what reads it.
+    """
     named = {t.name.lower() for t in statement.find_all(exp.Table)}
     about = {n: schema for n, schema in AUDIT_SCHEMAS.items() if n in named}
     match reason:
         case duckdb.BinderException() if about:
             return "".join(f";\nthe columns of {n} are: {', '.join(schema.names)}" for n, schema in about.items())
         case duckdb.BinderException() | duckdb.CatalogException():
-            return f";\nthe tables are: {', '.join(AUDIT_TABLES)}"
+            rows = "; rows of a table are read by `query`" if any(t.db for t in statement.find_all(exp.Table)) else ""
+            return f";\nthe tables are: {', '.join(AUDIT_TABLES)}{rows}"
         case _:
             return ""
 

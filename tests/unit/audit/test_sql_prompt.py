@@ -160,6 +160,8 @@ def test_suggestions_are_audit_tables(catalog: icecore.Catalog) -> None:
         catalog.sql("SELECT * FROM manifest")
     with pytest.raises(ValidationError, match=r"the tables are: .*problems"):
         catalog.sql("SELECT * FROM query_table('files')")
+    with pytest.raises(ValidationError, match=r"commits.*; rows of a table are read by `query`$"):
+        catalog.sql("SELECT * FROM ns.t")
 
 
 def test_an_error_about_a_column_names_the_columns_that_there_are(catalog: icecore.Catalog) -> None:
