@@ -132,8 +132,9 @@ class Verification:
         return sum(n.count for n in self.notes if n.cause not in _HARMLESS)
 
     def __str__(self) -> str:
-        views = f"{self.views} views, " if self.views else ""
-        what = f"{self.events} events, {self.tables} tables, {views}{self.files} files, head {self.head[:12]}"
+        parts = [counted(self.events, "event"), counted(self.tables, "table")]
+        parts += [counted(self.views, "view")] if self.views else []
+        what = ", ".join([*parts, counted(self.files, "file"), f"head {self.head[:12]}"])
         lines = [f"ok: {what}" if self.ok else f"{counted(len(self.problems), 'problem')} in {what}:"]
         lines += _listed(self.problems, frozenset(str(f) for f in self.findings if f.table is None))
         if self.notes:

@@ -165,7 +165,7 @@ def test_log_of_a_view(run: Run, run_json: RunJson, notes: str) -> None:
 def test_verify_and_rebuild_count_views(run: Run, run_json: RunJson, notes: str, warehouse: Path) -> None:
     """The view's metadata is checked, and made again with the same bytes where it was lost."""
     assert (run_json("verify")["tables"], run_json("verify")["views"]) == (1, 1)
-    assert "1 tables, 1 views" in run("verify").stdout
+    assert "1 table, 1 view" in run("verify").stdout
     [metadata] = (warehouse / "shop" / "notes" / "metadata").iterdir()
     before = metadata.read_bytes()
     metadata.unlink()

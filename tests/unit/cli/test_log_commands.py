@@ -61,7 +61,7 @@ def test_verify_of_tables_named(run: Run, run_json: RunJson, orders: str, wareho
     (path,) = list((warehouse / "shop" / "orders" / "data").rglob("*.parquet"))[:1]
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     assert run_json("verify")["ok"]
-    assert "2 tables" in run("verify").stdout and "1 tables" in run("verify", "shop.other", "--deep").stdout
+    assert "2 tables" in run("verify").stdout and "1 table" in run("verify", "shop.other", "--deep").stdout
     broken = run_json("verify", orders, "--deep", code=1)
     (finding,) = broken["findings"]
     assert (finding["cause"], finding["table"], finding["kind"]) == ("unreadable", orders, "data file")

@@ -73,7 +73,7 @@ def test_a_rebuild_gives_the_same_bytes_and_verify_is_content(
     catalog.drop_view("ns.x")
     verified = catalog.verify()
     assert (verified.ok, verified.tables, verified.views) == (True, 1, 2)
-    assert "1 tables, 2 views, " in str(verified)
+    assert "1 table, 2 views, " in str(verified)
     connection = store_of(catalog).connection()
     models = "SELECT * FROM iceberg_tables UNION ALL SELECT namespace, name, kind, stream, 0, 0 FROM catalog_name"
     before = (files_below(warehouse / "ns"), [tuple(r) for r in connection.execute(models)])
