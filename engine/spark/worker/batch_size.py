@@ -55,8 +55,8 @@ def with_short_rows(frame: DataFrame) -> DataFrame:
         return frame
     length = " + ".join(f"coalesce(octet_length({quote(*path)}), 0L)" for path in texts)
     column = texts[0][0]
-    tested = f"CASE WHEN {length} > {SHORT_TEXT_BYTES} THEN raise_error('{_LONG_ROW}') ELSE {quote(column)} END"
-    return frame.withColumn(column, F.expr(tested))
+    is_long = F.expr(f"{length} > {SHORT_TEXT_BYTES}")
+    return frame.withColumn(column, F.when(is_long, F.raise_error(F.lit(_LONG_ROW))).otherwise(F.expr(quote(column))))
 
 
 def in_counted_batches(frame: DataFrame) -> DataFrame:
