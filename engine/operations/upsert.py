@@ -296,7 +296,8 @@ class _Matching:
         """
         self.found = {key: self.found[key] for key in map(task_key, tasks)}
         matched, updated = np.zeros(self.source.num_rows, dtype=bool), list[pa.Table]()
-        for found in self.found.values():
+        # Not what was found: a file may be listed twice, and its rows are rows twice then.
+        for found in (self.found[task_key(t)] for t in tasks):
             if self.upsert.updates:
                 self._check_once(found.at, matched)
             matched[found.at] = True

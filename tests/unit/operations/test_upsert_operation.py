@@ -7,8 +7,9 @@ import uuid
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from core_tables import make_table, peer_ids, rows, sorted_rows
+from core_tables import ids_of, make_table, peer_ids, rows, sorted_rows
 
 import icecore
 from icecore.engine.errors import ValidationError
@@ -127,6 +128,22 @@ def test_a_key_that_comes_twice_is_refused(catalog: icecore.Catalog) -> None:
         table.upsert([{"id": 1, "name": "x"}, {"id": 2, "name": "y"}], ["id"])
     assert catalog.position == position
     assert set((catalog.path / "ns").rglob("*.parquet")) == files
+    assert table.upsert(rows(1, 3), ["id"], when_matched_update_all=False) == UpsertResult(0, 1)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_key_of_a_file_that_is_listed_twice_comes_twice(catalog: icecore.Catalog, mode: str, version: int) -> None:
+    """Who adds files without a check may add one twice; both of its rows are rows, and none of them is lost."""
+    table = make_table(catalog, format_version=version, properties={"write.update.mode": mode})
+    path = catalog.path / "ns" / "x.parquet"
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(rows(1, 2), path)
+    for _ in range(2):
+        table.add_files([path.as_uri()], check_duplicate_files=False)
+    with pytest.raises(ValidationError, match=r"table has the key id=1 more than once"):
+        table.upsert([{"id": 1, "name": "x"}], ["id"])
+    assert ids_of(table) == [1, 1, 2, 2]
     assert table.upsert(rows(1, 3), ["id"], when_matched_update_all=False) == UpsertResult(0, 1)
 
 
