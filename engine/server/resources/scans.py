@@ -19,6 +19,7 @@ from icecore.engine.server.wire.error_answers import named_error
 
 if TYPE_CHECKING:
     from icecore.engine.server.planning.served_scan import ServedScan
+    from icecore.engine.table.table import Table
 
 MOST_EXPLAINED = 10_000
 
@@ -32,15 +33,13 @@ def plan_scan(call: Call) -> Answer:
 
 def fetch_plan(call: Call) -> Answer:
     """The plan of an earlier request once more, of the same snapshot and schema. Raises NoSuchPlanError."""
-    from icecore.engine.server.planning.served_scan import ServedScan
-
     plan_id = call.names["plan_id"]
     held = call.serving.plans.find(plan_id)
     table = call.shown.load_table(call.table)
     if held is None or held.stream != table._state.stream:
         raise NoSuchPlanError(f"Plan does not exist: {plan_id[:60]}")
     try:
-        scan = ServedScan.of(table, held.request, held.schema_id)
+        scan = _planned_before(table, held.request, held.schema_id)
     except NoSuchSnapshotError as e:
         raise NoSuchPlanError(f"Plan does not exist: {plan_id[:60]}; {e}") from e
     return _completed(call, scan, plan_id)
@@ -58,14 +57,13 @@ def cancel_plan(call: Call) -> Answer:
 def fetch_tasks(call: Call) -> Answer:
     """The files of one plan task."""
     from icecore.engine.server.planning.scan_parts import NoSuchPlanTaskError, PlanTask
-    from icecore.engine.server.planning.served_scan import ServedScan
 
     table = call.shown.load_table(call.table)
     try:
         task = PlanTask.of_token(get(call.body, "plan-task", str, "the request"))
         if task.stream != table._state.stream:
             raise NoSuchPlanTaskError("Plan task does not exist: it is of another table")
-        scan = ServedScan.of(table, task.request, task.schema_id)
+        scan = _planned_before(table, task.request, task.schema_id)
     except (NoSuchPlanTaskError, NoSuchSnapshotError) as e:
         return named_error(404, "NoSuchPlanTaskException", str(e))
     return Answer(200, _answered(scan.plan_part(call.serving.plans.writer, task.part)))
@@ -101,6 +99,19 @@ def _scan(call: Call, request: ScanRequest) -> ServedScan:
     except NoSuchSnapshotError as e:
         # The table is there: 404 would say that it is not.
         raise ValidationError(str(e)) from e
+
+
+def _planned_before(table: Table, request: ScanRequest, schema_id: int) -> ServedScan:
+    """The scan of a request that was right when it was planned.
+
+    Raises NoSuchSnapshotError where the table has not all that it is of any more, as its schema, too.
+    """
+    from icecore.engine.server.planning.served_scan import ServedScan
+
+    try:
+        return ServedScan.of(table, request, schema_id)
+    except ValidationError as e:
+        raise NoSuchSnapshotError(str(e)) from e
 
 
 def _completed(call: Call, scan: ServedScan, plan_id: str) -> Answer:

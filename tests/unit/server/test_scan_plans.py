@@ -159,6 +159,22 @@ def test_a_plan_that_is_fetched_again_is_as_it_was(rest: RestClient, catalog: ic
     assert gone.error[:2] == (404, "NoSuchPlanIdException") and "no snapshot" in gone.error[2]
 
 
+def test_a_plan_whose_schema_is_gone_is_gone(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """As one whose snapshot is: the request was right when it was made, so it is not told to be a bad one."""
+    table = catalog.create_table("ns.s", pa.schema([("a", pa.int64())]), partition_spec=["a"])
+    table.append(pa.table({"a": [0, 1, 2]}))
+    path = "/v1/namespaces/ns/tables/s"
+    made = rest.post(f"{path}/plan", {}).json
+    (first, *_) = made["plan-tasks"]
+    table.append(pa.table({"a": [3]}))
+    table.update_schema().add_column("b", "long").commit()
+    removed = {"requirements": [], "updates": [{"action": "remove-schemas", "schema-ids": [0]}]}
+    assert rest.post(path, removed).status == 200
+    gone = rest.get(f"{path}/plan/{made['plan-id']}")
+    assert gone.error[:2] == (404, "NoSuchPlanIdException") and "no schema 0" in gone.error[2]
+    assert rest.post(f"{path}/tasks", {"plan-task": first}).error[:2] == (404, "NoSuchPlanTaskException")
+
+
 def test_a_plan_task_is_of_its_table(rest: RestClient) -> None:
     token = rest.post(PLAN, {}).json["plan-tasks"][0]
     missing = (404, "NoSuchPlanTaskException")
