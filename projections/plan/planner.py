@@ -5,7 +5,6 @@ Spec: Scan Planning (SP1 to SP8). A plan never leaves a file out that may hold a
 
 from __future__ import annotations
 
-import copy
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -16,7 +15,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import define, field
+from attrs import define, field, fields
 
 from icecore.engine.common.fork_safety import Turn
 from icecore.engine.common.identity_cache import IdentityCache
@@ -89,7 +88,9 @@ class Planner:
 
     def waiting(self, seconds: float, otherwise: type[Exception]) -> Planner:
         """This planner, where plans of other threads, one at a time, are waited for so long; `otherwise` is raised."""
-        waiting = copy.copy(self)
+        waiting = object.__new__(Planner)  # A copy is opened anew, as in a worker, and knows no entries.
+        for part in fields(Planner):
+            setattr(waiting, part.name, getattr(self, part.name))
         waiting._turn = self._tables.lock.within(seconds, otherwise)
         return waiting
 

@@ -165,6 +165,25 @@ def test_an_upsert_does_not_write_many_rows_again_while_others_wait(
     assert files_in(table) == files_of(table)
 
 
+def test_a_plan_in_the_lock_knows_what_plans_before_it_read(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made with the entries that are loaded and by the log that is open, however much there is of both."""
+    table = make_table(catalog)
+    for i in range(3):
+        table.append(rows(i))
+    other = open_again().load_table("ns.t")
+    connection, locked = repository_of(catalog).store.connection(), list[bool]()
+    losing += [lambda: other.append(rows(8)), lambda: other.append(rows(9))]
+    planners = count_calls(
+        monkeypatch, planner_module.Planner, "tasks", lambda: locked.append(connection.in_transaction)
+    )
+    table.delete("id = 1")
+    assert locked == [False, False, True]
+    assert len({id(p._tables) for p in planners}) == len({id(p.repository) for p in planners}) == 1
+    assert ids_of(table) == [0, 2, 8, 9]
+
+
 @pytest.mark.parametrize("comes", ["before the plan", "as it begins"])
 def test_nobody_waits_in_the_lock_for_another_threads_plan(
     catalog: icecore.Catalog,
