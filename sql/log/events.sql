@@ -92,9 +92,15 @@ WHERE position > $after AND position <= $up_to
 ORDER BY position;
 
 -- name: filtered_of_stream
--- As `filtered`, of one stream, which is found by its index.
+-- As `filtered`, of one stream, which is found by its index. A long stream is not read for its end: versions have no gap
+-- and each has a position, so there are at most as many after one as there are positions. All are looked at from the
+-- first position on, whatever somebody made of their versions.
 SELECT * FROM event
 WHERE stream = $stream AND position > $after AND position <= $up_to
+  AND stream_version > min(
+      $after,
+      (SELECT max(stream_version) FROM event WHERE stream = $stream) - (SELECT max(position) FROM event) + $after
+  )
   AND ($actor IS NULL OR actor = $actor)
   AND ($kind IS NULL OR kind = $kind)
   AND ($since_ms IS NULL OR recorded_at_ms >= $since_ms)
