@@ -122,11 +122,10 @@ def check_left_tables(path: str | os.PathLike[str], *, create: bool) -> None:
     from icecore.engine.foreign.left_tables import left_tables, left_text
 
     if left := left_tables(folder):
-        around = next((above for above in folder.parents if has_log(above)), None)
-        if around is None:
-            text, way = left_text(folder, left), "; `icecore init` makes an empty one"
-        else:
-            text, way = f"{folder} has no log of its own: it lies in the warehouse {around}, which has its tables", ""
+        text, way = left_text(folder, left), "; `icecore init` makes an empty one"
+        if around := next((above for above in folder.parents if has_log(above)), None):
+            text = f"{folder} lies in the warehouse {around}: open that one if the tables are its. If not: {text}"
+            way = ""
         if not create:
             raise StorageError(f"{text}{way}")
         warnings.warn(f"{text}; an empty one is made now", LostLogWarning, stacklevel=3)
