@@ -116,7 +116,8 @@ def _known(statement: exp.Expression, reason: duckdb.Error) -> str:
 
     Who asks for a table by its namespace is told what reads it.
     """
-    named = {t.name.lower() for t in statement.find_all(exp.Table)}
+    own = {e.alias.lower() for e in statement.find_all(exp.CTE)}
+    named = {t.name.lower() for t in statement.find_all(exp.Table)} - own
     about = {n: schema for n, schema in AUDIT_SCHEMAS.items() if n in named}
     match reason:
         case duckdb.BinderException() if about:
