@@ -285,9 +285,11 @@ class SqliteFile:
                 time.sleep(random.uniform(0.0002, 0.004))
 
     def _damaged(self, text: str) -> CorruptLogError:
+        # SQLite applies a write-ahead log to whatever copy is put beside it.
         return CorruptLogError(
-            f"the warehouse log {self.path} is damaged: {text}; move it away, then put a copy of it back, or take the "
-            "tables into a new one by `icecore init` and `icecore register-folder`"
+            f"the warehouse log {self.path} is damaged: {text}; `icecore export` may still read its events. Move it "
+            f"away, and {wal_path(self.path).name} beside it, then `icecore import` these, put a copy of it back, or "
+            "take the tables into a new one by `icecore init` and `icecore register-folder`"
         )
 
     @contextlib.contextmanager

@@ -12,7 +12,7 @@ import pytest
 from core_tables import ids_of, local, make_table, peer_ids, rows, store_of
 
 import icecore
-from icecore.engine.errors import ForeignCommitError
+from icecore.engine.errors import CorruptLogError, ForeignCommitError
 from icecore.engine.foreign.adopter import ForeignCommitWarning
 from icecore.engine.storage.atomic_write import put_file, sweep
 from icecore.projections.verify import verify_files
@@ -68,6 +68,34 @@ def test_an_index_that_lost_an_entry_is_found_and_healed(catalog: icecore.Catalo
         again.rebuild()
         assert problems(again) == ""
         again.load_table("ns.t").append(rows(1), idempotency_key="once")
+        assert ids_of(again.load_table("ns.t")) == [1]
+
+
+def test_a_damaged_log_is_left_with_its_history(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """As its error says, where the events are whole; a copy put back beside the old icecore.db-wal would be damaged."""
+    make_table(catalog).append(rows(1), message="kept")
+    (page,) = (
+        store_of(catalog).connection().execute("SELECT rootpage FROM sqlite_master WHERE name = 'manifest'").fetchone()
+    )
+    (size,) = store_of(catalog).connection().execute("PRAGMA page_size").fetchone()
+    catalog.close()
+    path = catalog.path / "icecore.db"
+    data = bytearray(path.read_bytes())
+    data[(page - 1) * size : page * size] = b"\xff" * size
+    path.write_bytes(data)
+    exported, left = tmp_path / "log.jsonl", tmp_path / "left"
+    with icecore.open(catalog.path) as damaged:
+        with pytest.raises(
+            CorruptLogError, match=r"`icecore export`.* icecore\.db-wal beside it, then `icecore import`"
+        ):
+            damaged.rebuild()
+        damaged.export_log(exported)
+    left.mkdir()
+    for file in catalog.path.glob("icecore.db*"):
+        file.rename(left / file.name)
+    icecore.import_log(exported, catalog.path)
+    with icecore.open(catalog.path) as again:
+        assert again.verify().ok and again.log("ns.t")["message"].to_pylist() == [None, "kept"]
         assert ids_of(again.load_table("ns.t")) == [1]
 
 

@@ -39,7 +39,7 @@ def test_a_file_that_is_no_database(tmp_path: Path, content: bytes, read_only: b
     """A file of another kind is named in the error, and stays as it is."""
     path = tmp_path / "icecore.db"
     path.write_bytes(content)
-    with pytest.raises(CorruptLogError, match=r"icecore\.db is damaged: .*; move it away"):
+    with pytest.raises(CorruptLogError, match=r"icecore\.db is damaged: .*Move it away, and icecore\.db-wal beside"):
         icecore.open(tmp_path, read_only=read_only)
     assert path.read_bytes() == content
 
