@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 from attrs import asdict
@@ -16,6 +15,7 @@ from icecore.engine.cli.settings import Settings, commit_options, common_options
 from icecore.engine.cli.verbs import examples
 from icecore.engine.common.location import local_path
 from icecore.engine.common.text import counted
+from icecore.engine.log.warehouse_folder import local_folder
 from icecore.engine.relocate.relocate_warehouse import Progress as Told
 from icecore.engine.relocate.relocate_warehouse import RelocatedWarehouse, no_progress
 
@@ -77,7 +77,7 @@ def clone(
             progress=progress,
         )
     # Its own log may name another folder, as that of a copy does.
-    _print(settings, "cloned", cloned, dry_run, None if to is None else str(Path(settings.path).resolve()))
+    _print(settings, "cloned", cloned, dry_run, None if to is None else str(local_folder(settings.path).resolve()))
 
 
 @contextlib.contextmanager

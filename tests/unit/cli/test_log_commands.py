@@ -190,3 +190,5 @@ def test_a_clone_of_a_copy_is_told_as_one_of_the_copy(
     run("delete", orders, "--where", "id = 1", "--yes")
     assert f"cloned from {copy} to {clone}" in run("clone", str(clone), "--warehouse", str(copy)).stdout
     assert len(run_json("show", orders, "--warehouse", str(clone))) == 3
+    again = run("clone", str(tmp_path / "again"), "--warehouse", copy.as_uri()).stdout
+    assert f"cloned from {copy} to " in again
