@@ -84,8 +84,8 @@ def _with_offsets(array: pa.Array) -> pa.Array:
         return pa.StructArray.from_arrays(new, fields=list(t), mask=null_mask(array))
     if not isinstance(array, (pa.ListArray, pa.MapArray)):
         return array
-    if not len(array):
-        return array if array.buffers()[1] else pa.nulls(0, t)
+    if not array.buffers()[1]:
+        return pa.nulls(0, t)
     inner = [array.keys, array.items] if isinstance(array, pa.MapArray) else [array.values]
     new = [_with_offsets(a) for a in inner]
     if all(a is b for a, b in zip(new, inner, strict=True)):

@@ -43,6 +43,17 @@ def test_they_are_written(catalog: icecore.Catalog, kind: pa.DataType) -> None:
     assert sorted(found, key=lambda r: r["id"]) == [rows[0]] * 2 + [rows[1]] * 3 + [rows[2]] * 4
 
 
+@pytest.mark.parametrize("kind", INSIDE, ids=str)
+def test_those_inside_of_no_lists_get_offsets_too(kind: pa.DataType) -> None:
+    """In data without rows, which has offsets itself."""
+    batch = pa.record_batch([nulls(kind).slice(1, 0)], names=["l"])
+    found = with_offsets(batch)
+    assert found.schema == batch.schema and found.num_rows == 0
+    inner = found.column("l").values
+    assert all(a.buffers()[1] for a in (inner, inner.values if inner.type == pa.list_(LIST) else inner))
+    assert found.nbytes < 100
+
+
 def test_whole_data_is_let_be() -> None:
     batch = pa.record_batch([pa.array([[[1], None], None], pa.list_(LIST)), pa.array([1, 2])], names=["l", "id"])
     assert with_offsets(batch) is batch
