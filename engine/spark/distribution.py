@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from icecore.engine.properties.table_properties import DISTRIBUTION_MODE
+from icecore.engine.spark.name_rule import says_true
 from icecore.engine.spark.pyspark_api import Column, DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
@@ -16,6 +17,8 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import NullOrder, SortDirection, SortOrder
 from icecore.engine.spec.transform import Transform
 from icecore.engine.spec.types import UnknownType, UUIDType
+
+_ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
 def distribute(
@@ -58,9 +61,14 @@ def distribute(
 
 
 def is_shuffled(df: DataFrame, schema: Schema, spec: PartitionSpec, properties: Mapping[str, str]) -> bool:
-    """Whether `distribute` brings the rows of a partition together: no task has rows before all are computed."""
-    computed = (_computed(df, schema, f.transform, f.source_id) for f in spec.fields)
-    return DISTRIBUTION_MODE.of(properties) != "none" and any(c is not None for c in computed)
+    """Whether `distribute` brings the rows of a partition together: no task has rows before all are computed.
+
+    A session without adaptive execution leaves rows of mode `hash` where they are.
+    """
+    mode = DISTRIBUTION_MODE.of(properties)
+    if mode != "range" and not (mode == "hash" and says_true(df.sparkSession.conf.get(_ADAPTIVE, "true"))):
+        return False
+    return any(_computed(df, schema, f.transform, f.source_id) is not None for f in spec.fields)
 
 
 def _computed(df: DataFrame, schema: Schema, transform: Transform, source_id: int) -> Column | None:

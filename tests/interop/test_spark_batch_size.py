@@ -32,9 +32,11 @@ MOST_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 def set_to(spark: Any, settings: dict[str, str]) -> Iterator[None]:
     for key, value in settings.items():
         spark.conf.set(key, value)
-    yield
-    for key in settings:
-        spark.conf.unset(key)
+    try:
+        yield
+    finally:
+        for key in settings:
+            spark.conf.unset(key)
 
 
 def batch_rows(frame: Any) -> list[int]:
@@ -131,3 +133,13 @@ def test_cached_rows_are_not_computed_anew(spark: Any, tmp_path: Path) -> None:
     files = spark_write(frame, SCHEMA, tmp_path, BY_P)
     frame.unpersist()
     assert {r["id"]: r["text"] for r in read_back(files, SCHEMA, BY_P).to_pylist()} == known
+
+
+@pytest.mark.parametrize("mode", ["hash", "range"])
+def test_without_adaptive_execution_long_texts_leave_no_other_files(spark: Any, tmp_path: Path, mode: str) -> None:
+    """Spark moves no rows by a hint then: a task writes while another is not at its long text."""
+    frame = rows_of(spark, f"CASE WHEN id = 190 THEN {SHORT_TEXT_BYTES + 1} ELSE id END")
+    with set_to(spark, {"spark.sql.adaptive.enabled": "false"}):
+        files = spark_write(frame, SCHEMA, tmp_path, BY_P, properties={"write.distribution-mode": mode})
+    assert sorted(f.file_path for f in files) == sorted(str(p) for p in tmp_path.rglob("*.parquet"))
+    assert sum(f.record_count for f in files) == 200
