@@ -16,6 +16,7 @@ pytestmark = pytest.mark.spark
 
 from pyspark.sql import Observation  # noqa: E402
 from pyspark.sql import functions as F  # noqa: E402
+from pyspark.sql.functions import udtf  # noqa: E402
 from spark_tables import schema_of, spec_of  # noqa: E402
 from spark_written import LONG, STRING, read_back, spark_write  # noqa: E402
 
@@ -143,3 +144,32 @@ def test_without_adaptive_execution_long_texts_leave_no_other_files(spark: Any, 
         files = spark_write(frame, SCHEMA, tmp_path, BY_P, properties={"write.distribution-mode": mode})
     assert sorted(f.file_path for f in files) == sorted(str(p) for p in tmp_path.rglob("*.parquet"))
     assert sum(f.record_count for f in files) == 200
+
+
+def test_long_rows_on_their_way_to_other_python_come_in_batches_as_set(spark: Any, tmp_path: Path) -> None:
+    """However short they are after it."""
+
+    def counts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for b in batches:
+            yield pa.RecordBatch.from_pydict({"id": [b.num_rows]})
+
+    schema = schema_of((1, "id", LONG))
+    with set_to(spark, {MOST_BYTES: "16384"}):
+        files = spark_write(rows_of(spark, "1000").mapInArrow(counts, "id bigint"), schema, tmp_path)
+    rows = read_back(files, schema)["id"].to_pylist()
+    assert sum(rows) == 200 and max(rows) < 20
+
+
+@udtf(returnType="n bigint")
+class Length:
+    def eval(self, text: str) -> Iterator[tuple[int]]:
+        yield (len(text),)
+
+
+def test_rows_on_their_way_to_other_python_are_not_counted(spark: Any) -> None:
+    frame = rows_of(spark, "1")
+    spark.udtf.register("text_length", Length)
+    frame.createOrReplaceTempView("texts")
+    assert can_count(frame)
+    assert not can_count(frame.select("id", F.udf(len, "bigint")("text").alias("n")))
+    assert not can_count(spark.sql("SELECT id, n FROM texts, LATERAL text_length(text)"))

@@ -39,13 +39,17 @@ def has_texts(frame: DataFrame) -> bool:
 def can_count(frame: DataFrame) -> bool:
     """Whether rows of the frame are short where their texts are, and can be computed in a session of their own.
 
-    An Observation is told by the session that made it.
+    An Observation is told by the session that made it. Rows on their way to other Python of the frame may be long, and
+    the limit is the session's.
     """
-    java: Any = getattr(frame.sparkSession, "_jsparkSession", None)
-    if java is None or not all(isinstance(t, _TEXTS + _NUMBERS) for _, t in _leaves(frame.schema)):
+    session = frame.sparkSession
+    java: Any = getattr(session, "_jsparkSession", None)
+    kinds = [t for _, t in _leaves(frame.schema)]
+    if java is None or not all(isinstance(t, _TEXTS + _NUMBERS) for t in kinds):
         return False
-    observed = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.COLLECT_METRICS()
-    return not frame._jdf.queryExecution().analyzed().containsPattern(observed)
+    known, plan = session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern, frame._jdf.queryExecution().analyzed()
+    unlike = [known.COLLECT_METRICS(), known.PYTHON_UDF(), known.GENERATOR()]
+    return not any(map(plan.containsPattern, unlike))
 
 
 def with_short_rows(frame: DataFrame) -> DataFrame:
