@@ -16,12 +16,15 @@ pytestmark = pytest.mark.spark
 
 from pyspark.sql import Observation  # noqa: E402
 from pyspark.sql import functions as F  # noqa: E402
+from pyspark.sql import types as T  # noqa: E402
 from pyspark.sql.functions import udtf  # noqa: E402
 from spark_tables import schema_of, spec_of  # noqa: E402
 from spark_written import LONG, STRING, read_back, spark_write  # noqa: E402
 
 from icecore.engine.spark.worker import batch_size  # noqa: E402
 from icecore.engine.spark.worker.batch_size import SHORT_TEXT_BYTES, can_count, in_counted_batches  # noqa: E402
+from icecore.engine.spec.schema import Schema  # noqa: E402
+from icecore.engine.spec.types import NestedField, StructType  # noqa: E402
 
 SCHEMA = schema_of((1, "id", LONG), (2, "p", LONG), (3, "text", STRING))
 BY_P = spec_of((2, "identity", "p"))
@@ -173,3 +176,24 @@ def test_rows_on_their_way_to_other_python_are_not_counted(spark: Any) -> None:
     assert can_count(frame)
     assert not can_count(frame.select("id", F.udf(len, "bigint")("text").alias("n")))
     assert not can_count(spark.sql("SELECT id, n FROM texts, LATERAL text_length(text)"))
+
+
+@pytest.mark.parametrize("names", [("p q",), ("a", "A")], ids=str)
+@pytest.mark.parametrize("quoted", ["true", "false"])
+def test_texts_are_written_whatever_fields_of_structs_are_called(
+    spark: Any, tmp_path: Path, names: tuple[str, ...], quoted: str
+) -> None:
+    fields = tuple(NestedField(2 + i, n, STRING) for i, n in enumerate(names))
+    schema = Schema((NestedField(1, "s", StructType(fields)),))
+    kind = T.StructType([T.StructField("s", T.StructType([T.StructField(n, T.StringType()) for n in names]))])
+    with set_to(spark, {"spark.sql.parser.quotedRegexColumnNames": quoted}):
+        files = spark_write(spark.createDataFrame([(names,)], kind), schema, tmp_path)
+        assert not can_count(spark.createDataFrame([(names,)], kind))
+    assert read_back(files, schema).to_pylist() == [{"s": dict(zip(names, names, strict=True))}]
+
+
+def test_a_struct_without_fields_is_written(spark: Any, tmp_path: Path) -> None:
+    schema = Schema((NestedField(1, "s", StructType((NestedField(2, "a", STRING),))),))
+    kind = T.StructType([T.StructField("s", T.StructType([]))])
+    files = spark_write(spark.createDataFrame([((),)], kind), schema, tmp_path)
+    assert read_back(files, schema).to_pylist() == [{"s": {"a": None}}]

@@ -6,6 +6,7 @@ longer than to fill it. Where no row has more than so many bytes, a number of ro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ _NUMBERS = (
 )  # fmt: skip
 _NUMBER_BYTES = 17
 _NO_LIMIT = 2**31 - 1
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
 def is_long_row(error: BaseException) -> bool:
@@ -45,7 +47,9 @@ def can_count(frame: DataFrame) -> bool:
     session = frame.sparkSession
     java: Any = getattr(session, "_jsparkSession", None)
     kinds = [t for _, t in _leaves(frame.schema)]
-    if java is None or not all(isinstance(t, _TEXTS + _NUMBERS) for t in kinds):
+    if java is None or not kinds or not all(isinstance(t, _TEXTS + _NUMBERS) for t in kinds):
+        return False
+    if not _can_be_told(frame.schema):
         return False
     known, plan = session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern, frame._jdf.queryExecution().analyzed()
     unlike = [known.COLLECT_METRICS(), known.PYTHON_UDF(), known.GENERATOR()]
@@ -80,6 +84,17 @@ def in_counted_batches(frame: DataFrame) -> DataFrame:
     settings.setConfString("spark.sql.execution.arrow.maxBytesPerBatch", str(_NO_LIMIT))
     dataset = frame.sparkSession._jvm.org.apache.spark.sql.classic.Dataset
     return DataFrame(dataset.ofRows(own, frame._jdf.queryExecution().analyzed()), frame.sparkSession)
+
+
+def _can_be_told(struct: T.StructType) -> bool:
+    """Whether SQL tells the fields inside of structs by their names, however the session is set."""
+    inner = [f.dataType for f in struct.fields if isinstance(f.dataType, T.StructType)]
+    return all(
+        len({n.lower() for n in t.names}) == len(t.names)
+        and all(map(_PLAIN_NAME.fullmatch, t.names))
+        and _can_be_told(t)
+        for t in inner
+    )
 
 
 def _row_bytes(struct: T.StructType) -> int:
