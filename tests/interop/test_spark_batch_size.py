@@ -21,6 +21,7 @@ from pyspark.sql.functions import udtf  # noqa: E402
 from spark_tables import schema_of, spec_of  # noqa: E402
 from spark_written import LONG, STRING, read_back, spark_write  # noqa: E402
 
+import icecore  # noqa: E402
 from icecore.engine.spark.worker import batch_size  # noqa: E402
 from icecore.engine.spark.worker.batch_size import SHORT_TEXT_BYTES, can_count, in_counted_batches  # noqa: E402
 from icecore.engine.spec.schema import Schema  # noqa: E402
@@ -197,3 +198,14 @@ def test_a_struct_without_fields_is_written(spark: Any, tmp_path: Path) -> None:
     kind = T.StructType([T.StructField("s", T.StructType([]))])
     files = spark_write(spark.createDataFrame([((),)], kind), schema, tmp_path)
     assert read_back(files, schema).to_pylist() == [{"s": {"a": None}}]
+
+
+def test_the_current_catalog_of_the_session_is_written(spark: Any, tmp_path: Path, named_lake: icecore.Catalog) -> None:
+    assert named_lake is not None
+    frame = spark.range(4).selectExpr("id", "id % 2 p", "current_catalog() || '.' || current_schema() text")
+    spark.sql("USE lake.ns")
+    try:
+        files = spark_write(frame, SCHEMA, tmp_path, BY_P)
+    finally:
+        spark.sql("USE spark_catalog.default")
+    assert set(read_back(files, SCHEMA, BY_P)["text"].to_pylist()) == {"lake.ns"}

@@ -25,6 +25,7 @@ _NUMBERS = (
 )  # fmt: skip
 _NUMBER_BYTES = 17
 _NO_LIMIT = 2**31 - 1
+_SESSION_CATALOG = "spark_catalog"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -42,7 +43,7 @@ def can_count(frame: DataFrame) -> bool:
     """Whether rows of the frame are short where their texts are, and can be computed in a session of their own.
 
     An Observation is told by the session that made it. Rows on their way to other Python of the frame may be long, and
-    the limit is the session's.
+    the limit is the session's. Of a session's current catalog its copy knows nothing.
     """
     session = frame.sparkSession
     java: Any = getattr(session, "_jsparkSession", None)
@@ -53,6 +54,8 @@ def can_count(frame: DataFrame) -> bool:
         return False
     known, plan = session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern, frame._jdf.queryExecution().analyzed()
     unlike = [known.COLLECT_METRICS(), known.PYTHON_UDF(), known.GENERATOR()]
+    if session.catalog.currentCatalog() != _SESSION_CATALOG:
+        unlike.append(known.CURRENT_LIKE())
     return not any(map(plan.containsPattern, unlike))
 
 
