@@ -30,6 +30,7 @@ from icecore.engine.spark.worker.batch_size import (
     can_count,
     has_texts,
     in_counted_batches,
+    interruptible,
     is_long_row,
     with_short_rows,
 )
@@ -100,7 +101,8 @@ def _answers(
     if countable:
         try:
             counted = in_counted_batches(arranged(with_short_rows(frame)))
-            return list(made_in_tasks(counted, task, _RESULT).collect())
+            with interruptible(frame.sparkSession):
+                return list(made_in_tasks(counted, task, _RESULT).collect())
         except Exception as e:
             if not is_long_row(e):
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -209,3 +210,26 @@ def test_the_current_catalog_of_the_session_is_written(spark: Any, tmp_path: Pat
     finally:
         spark.sql("USE spark_catalog.default")
     assert set(read_back(files, SCHEMA, BY_P)["text"].to_pylist()) == {"lake.ns"}
+
+
+def test_the_session_interrupts_a_write(spark: Any, tmp_path: Path) -> None:
+    endless = spark.range(0, 10**12, 1, 2).groupBy((F.col("id") % 2).alias("p")).agg(F.max("id").alias("id"))
+    assert can_count(endless)
+    raised: list[Exception] = []
+
+    def write() -> None:
+        try:
+            spark_write(endless, SCHEMA, tmp_path, BY_P)
+        except Exception as e:
+            raised.append(e)
+
+    writing = threading.Thread(target=write, daemon=True)
+    writing.start()
+    end = time.monotonic() + 60
+    while writing.is_alive() and time.monotonic() < end:
+        spark.interruptAll()
+        writing.join(0.1)
+    ended = not writing.is_alive()
+    spark.sparkContext.cancelAllJobs()
+    writing.join(60)
+    assert ended and "cancel" in str(raised[0]).lower()

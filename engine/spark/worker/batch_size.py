@@ -6,6 +6,7 @@ longer than to fill it. Where no row has more than so many bytes, a number of ro
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -87,6 +88,20 @@ def in_counted_batches(frame: DataFrame) -> DataFrame:
     settings.setConfString("spark.sql.execution.arrow.maxBytesPerBatch", str(_NO_LIMIT))
     dataset = frame.sparkSession._jvm.org.apache.spark.sql.classic.Dataset
     return DataFrame(dataset.ofRows(own, frame._jdf.queryExecution().analyzed()), frame.sparkSession)
+
+
+@contextlib.contextmanager
+def interruptible(session: Any) -> Iterator[None]:
+    """A context whose jobs `interruptAll` of the session stops, though they are those of a copy."""
+    context, tag = session.sparkContext, session._jsparkSession.sessionJobTag()
+    if tag in context.getJobTags():
+        yield
+        return
+    context.addJobTag(tag)
+    try:
+        yield
+    finally:
+        context.removeJobTag(tag)
 
 
 def _can_be_told(struct: T.StructType) -> bool:
