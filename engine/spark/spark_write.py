@@ -10,6 +10,7 @@ import contextlib
 import pickle
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -86,27 +87,31 @@ def write_frame_files(
     task = _task(schema, spec, location, storage, dict(properties), file_prefix, sort_order)
     # A long text fails the job, which must not be when there are files.
     countable = can_count(frame) and (not has_texts(frame) or is_shuffled(frame, schema, spec, properties))
-    with (
-        translated_spark_errors(),
-        reporting(df.sparkSession, on_progress, f"write {DataLocations.at(location).folder}"),
-    ):
-        rows = _answers(frame, arranged, task, countable=countable)
+    reported = partial(reporting, df.sparkSession, on_progress, f"write {DataLocations.at(location).folder}")
+    with translated_spark_errors():
+        rows = _answers(frame, arranged, task, reported, countable=countable)
     return [pickle.loads(row.file) for row in rows]
 
 
 def _answers(
-    frame: DataFrame, arranged: Callable[[DataFrame], DataFrame], task: _Task, *, countable: bool
+    frame: DataFrame,
+    arranged: Callable[[DataFrame], DataFrame],
+    task: _Task,
+    reported: Callable[[], AbstractContextManager[None]],
+    *,
+    countable: bool,
 ) -> list[Any]:
     """The rows that the task returns for those of the frame, in counted batches where its rows are short."""
     if countable:
         try:
             counted = in_counted_batches(arranged(with_short_rows(frame)))
-            with interruptible(frame.sparkSession):
+            with reported(), interruptible(frame.sparkSession):
                 return list(made_in_tasks(counted, task, _RESULT).collect())
         except Exception as e:
             if not is_long_row(e):
                 raise
-    return list(made_in_tasks(arranged(frame), task, _RESULT).collect())
+    with reported():
+        return list(made_in_tasks(arranged(frame), task, _RESULT).collect())
 
 
 def _task(
