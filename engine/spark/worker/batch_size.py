@@ -7,6 +7,7 @@ longer than to fill it. Where no row has more than so many bytes, a number of ro
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -28,6 +29,7 @@ _NUMBER_BYTES = 17
 _NO_LIMIT = 2**31 - 1
 _SESSION_CATALOG = "spark_catalog"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
+_log = logging.getLogger(__name__)
 
 
 def is_long_row(error: BaseException) -> bool:
@@ -53,11 +55,18 @@ def can_count(frame: DataFrame) -> bool:
         return False
     if not _can_be_told(frame.schema):
         return False
-    known, plan = session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern, frame._jdf.queryExecution().analyzed()
-    unlike = [known.COLLECT_METRICS(), known.PYTHON_UDF(), known.GENERATOR()]
-    if session.catalog.currentCatalog() != _SESSION_CATALOG:
-        unlike.append(known.CURRENT_LIKE())
-    return not any(map(plan.containsPattern, unlike))
+    try:
+        known, plan = (
+            session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern,
+            frame._jdf.queryExecution().analyzed(),
+        )
+        unlike = [known.COLLECT_METRICS(), known.PYTHON_UDF(), known.GENERATOR()]
+        if session.catalog.currentCatalog() != _SESSION_CATALOG:
+            unlike.append(known.CURRENT_LIKE())
+        return not any(map(plan.containsPattern, unlike))
+    except Exception as e:  # whatever a Spark of another version does
+        _log.info("Spark %s measures each batch of rows: %s", session.version, str(e).split("\n\tat ")[0])
+        return False
 
 
 def with_short_rows(frame: DataFrame) -> DataFrame:
