@@ -18,7 +18,6 @@ from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.log.names_at import CatalogNames
 from icecore.engine.log.reader import extent_text
 from icecore.engine.queries.named_queries import query
-from icecore.engine.revert.restore_state import expiry_of
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation
 
 if TYPE_CHECKING:
@@ -74,6 +73,8 @@ def diff_table(
         state = repository.state_at(stream, position)
         ref = None if state is None else state.metadata.refs.get(branch)
         if ref is not None and table.snapshot_by_id(ref.snapshot_id) is None:
+            from icecore.engine.revert.restore_state import expiry_of
+
             expiry = expiry_of(store, stream, ref.snapshot_id, position)
             by = f", expired at position {expiry.position} by {expiry.provenance.told}" if expiry else ""
             raise NoSuchSnapshotError(f"snapshot {ref.snapshot_id}, of position {position}, is gone{by}")

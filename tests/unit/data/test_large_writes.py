@@ -16,7 +16,7 @@ import pytest
 import icecore
 from icecore.engine.data.write import row_ranges, write_rows
 from icecore.engine.data.write.data_file_writer import RollingWriter
-from icecore.engine.operations import copy_on_write, file_effects
+from icecore.engine.operations import copy_on_write
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortField, SortOrder
 from icecore.engine.spec.transform import VoidTransform
@@ -183,7 +183,7 @@ def test_of_a_file_that_is_written_again_few_rows_are_in_memory(
 ) -> None:
     """By a delete and an upsert; rows keep their ids (RL6)."""
     monkeypatch.setattr(copy_on_write, "KEPT_BYTES", 1_000_000)
-    monkeypatch.setattr(file_effects, "PIECE_BYTES", 1_000_000)
+    monkeypatch.setattr(copy_on_write, "PIECE_BYTES", 1_000_000)
     monkeypatch.setattr(write_rows, "_STREAM_PIECE_BYTES", 1_000_000)
     properties = {"write.parquet.row-group-limit": "50000", "format-version": "3"}
     many = 1_200_000

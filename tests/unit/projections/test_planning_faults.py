@@ -45,9 +45,9 @@ def test_entries_that_make_no_sense_are_loaded_again(
     table.append(rows(1, 2))
     (manifest,) = table.manifests()
     real = file_queries.data_files
-    monkeypatch.setattr(planner, "data_files", failing(real, fault, 1))
+    monkeypatch.setattr(file_queries, "data_files", failing(real, fault, 1))
     assert ids_of(table) == [1, 2]
-    monkeypatch.setattr(planner, "data_files", failing(real, fault, 2))
+    monkeypatch.setattr(file_queries, "data_files", failing(real, fault, 2))
     with pytest.raises(StorageError) as raised:
         table.scan().plan_files()
     assert not isinstance(raised.value, StrayEntriesError)
@@ -57,14 +57,18 @@ def test_entries_that_make_no_sense_are_loaded_again(
 
 
 @pytest.mark.parametrize("fault", [TypeError("no number"), OverflowError("too large"), OSError("no such device")])
-@pytest.mark.parametrize("name", ["data_files", "count_files", "matching_manifests"])
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(file_queries, "data_files"), (file_queries, "count_files"), (planner, "matching_manifests")],
+    ids=["data_files", "count_files", "matching_manifests"],
+)
 def test_no_foreign_error_leaves_the_planner(
-    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, name: str, fault: Exception
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, fault: Exception
 ) -> None:
     """What has nothing to do with what was loaded is named alike, and the cache stays."""
     table = make_table(catalog)
     table.append(rows(1, 2))
-    monkeypatch.setattr(planner, name, failing(getattr(planner, name), fault, 1))
+    monkeypatch.setattr(module, name, failing(getattr(module, name), fault, 1))
     with pytest.raises(IcecoreError, match=r"^ns\.t: the entries of file:.*-m0\.avro can't be read: "):
         assert table.scan().plan().counts
     assert table.scan().plan().counts.files_planned == 1
