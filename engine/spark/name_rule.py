@@ -5,6 +5,7 @@ Case is looked over as Spark is told by `spark.sql.caseSensitive`, and only wher
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASE_SENSITIVE = "spark.sql.caseSensitive"
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
 def is_case_sensitive(session: SparkSession) -> bool:
@@ -22,6 +24,11 @@ def is_case_sensitive(session: SparkSession) -> bool:
 def says_true(setting: str | None) -> bool:
     """Whether a setting is on, in whatever case that is said; one that was never made is off."""
     return setting is not None and str(setting).strip().lower() == "true"
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name has letters, digits and `_` alone, which no session takes for a pattern."""
+    return _PLAIN_NAME.fullmatch(name) is not None
 
 
 class KnownNames:

@@ -85,7 +85,7 @@ def write_frame_files(
     frame = conform_frame(df, schema)
     arranged = partial(distribute, schema=schema, spec=spec, sort_order=sort_order, properties=properties)
     task = _task(schema, spec, location, storage, dict(properties), file_prefix, sort_order)
-    # A long text fails the job, which must not be when there are files.
+    # A long text fails the job: no task may have written by then.
     countable = can_count(frame) and (not has_texts(frame) or is_shuffled(frame, schema, spec, properties))
     reported = partial(reporting, df.sparkSession, on_progress, f"write {DataLocations.at(location).folder}")
     with translated_spark_errors():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
@@ -15,7 +14,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.expression.bind import references
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
-from icecore.engine.spark.name_rule import says_true
+from icecore.engine.spark.name_rule import is_plain, says_true
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.read.frame_columns import ReadColumn, aliased_columns, columns_by_id
 from icecore.engine.spark.read.frame_names import ReadNames, WrittenSchemas, schema_with
@@ -29,7 +28,6 @@ from icecore.engine.spec.types import NestedField, walk
 from icecore.engine.storage.file_io import Storage
 
 QUOTED_REGEX = "spark.sql.parser.quotedRegexColumnNames"
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
 @define(frozen=True, slots=False)
@@ -81,7 +79,7 @@ class ScanContext:
 
     def read_columns(self, fields: tuple[NestedField, ...], written: Iterable[Schema] = ()) -> tuple[ReadColumn, ...]:
         """The columns to read by field id from files of these schemas, under names by ids if none are known."""
-        if not all(_PLAIN_NAME.fullmatch(f.name) for f in walk(fields)) and self.takes_names_for_patterns:
+        if not all(is_plain(f.name) for f in walk(fields)) and self.takes_names_for_patterns:
             return aliased_columns(fields)
         return columns_by_id(self.schema, fields, ReadNames(written))
 

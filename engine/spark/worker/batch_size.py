@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 from collections.abc import Iterator
 from typing import Any
 
+from icecore.engine.spark.name_rule import is_plain
 from icecore.engine.spark.pyspark_api import DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
@@ -28,7 +28,6 @@ _NUMBERS = (
 _NUMBER_BYTES = 17
 _NO_LIMIT = 2**31 - 1
 _SESSION_CATALOG = "spark_catalog"
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
 _log = logging.getLogger(__name__)
 
 
@@ -56,10 +55,8 @@ def can_count(frame: DataFrame) -> bool:
     if not _can_be_told(frame.schema):
         return False
     try:
-        known, plan = (
-            session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern,
-            frame._jdf.queryExecution().analyzed(),
-        )
+        known = session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+        plan = frame._jdf.queryExecution().analyzed()
         unlike = [known.COLLECT_METRICS(), known.PYTHON_UDF(), known.GENERATOR()]
         if session.catalog.currentCatalog() != _SESSION_CATALOG:
             unlike.append(known.CURRENT_LIKE())
@@ -117,9 +114,7 @@ def _can_be_told(struct: T.StructType) -> bool:
     """Whether SQL tells the fields inside of structs by their names, however the session is set."""
     inner = [f.dataType for f in struct.fields if isinstance(f.dataType, T.StructType)]
     return all(
-        len({n.lower() for n in t.names}) == len(t.names)
-        and all(map(_PLAIN_NAME.fullmatch, t.names))
-        and _can_be_told(t)
+        len({n.lower() for n in t.names}) == len(t.names) and all(map(is_plain, t.names)) and _can_be_told(t)
         for t in inner
     )
 
