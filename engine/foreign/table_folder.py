@@ -36,7 +36,9 @@ def newest_metadata(location: str, storage: Storage) -> str:
         names = [n for n in storage.list(folder) if n.endswith(METADATA_ENDINGS)]
         if names:
             hinted = _hinted(folder, names, storage)
-            newest = max(names, key=lambda n: _age(folder, n, storage)) if hinted is None else _last_from(hinted, names)
+            newest = (
+                max(names, key=lambda n: _age(folder, n, storage)) if hinted is None else _last_from(hinted, set(names))
+            )
             return f"{folder}/{newest}"
     raise MissingFileError(f"no metadata file of a table is in {location} or its folder metadata")
 

@@ -50,7 +50,7 @@ ROWS_UPDATED = "icecore.rows-updated"
 ROWS_INSERTED = "icecore.rows-inserted"
 MAX_VALUES = 200
 ROWS_TO_FILES = 10
-"""How much less bytes rows take on disk than in memory, as LOCKED_BYTES has it."""
+"""How many times fewer bytes rows take on disk, which LOCKED_BYTES is about, than in memory."""
 
 
 @frozen
