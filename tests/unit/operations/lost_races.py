@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from core_tables import local
+from core_tables import local, make_table, repository_of, rows
 
 import icecore
 
@@ -41,3 +41,18 @@ def count_calls(
 
     monkeypatch.setattr(module, name, counted)
     return calls
+
+
+def note_locks(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[bool]:
+    """Whether the catalog has the write lock, at each call that is made of a function from now on."""
+    connection, locked = repository_of(catalog).store.connection(), list[bool]()
+    count_calls(monkeypatch, module, name, lambda: locked.append(connection.in_transaction))
+    return locked
+
+
+def table_of_files(catalog: icecore.Catalog, *starts: int, **options: Any) -> icecore.Table:
+    """A table with a file for each start, of the three ids from there on."""
+    table = make_table(catalog, **options)
+    for start in starts:
+        table.append(rows(start, start + 1, start + 2))
+    return table

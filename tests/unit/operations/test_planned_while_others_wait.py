@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from core_tables import ids_of, make_table, repository_of, rows
-from lost_races import Open, count_calls, files_in, files_of
+from lost_races import Open, count_calls, files_in, files_of, note_locks, table_of_files
 
 import icecore
 from icecore.engine.maintenance import rewrite_data_files, rewrite_delete_files
@@ -30,15 +30,9 @@ def test_much_is_read_before_others_have_to_wait(
     table = make_table(catalog, format_version=3, properties={"write.delete.mode": "merge-on-read"})
     for _ in range(2):
         table.append(rows(1, 2, 3, 4))
-    other, locked = open_again().load_table("ns.t"), list[bool]()
-    connection = repository_of(catalog).store.connection()
-    of_delete = kind == "delete"
-    count_calls(
-        monkeypatch,
-        delete_by_filter if of_delete else rewrite_data_files,
-        "select_rows" if of_delete else "write_group",
-        lambda: locked.append(connection.in_transaction),
-    )
+    other, of_delete = open_again().load_table("ns.t"), kind == "delete"
+    read = (delete_by_filter, "select_rows") if of_delete else (rewrite_data_files, "write_group")
+    locked = note_locks(catalog, monkeypatch, *read)
 
     def race(change: Callable[[], Any]) -> Callable[[], Any]:
         def run() -> None:
@@ -71,10 +65,8 @@ def test_an_upsert_reads_again_what_it_read_quickly(
     monkeypatch.setattr(action, "LOCKED_BYTES", 0)
     table = make_table(catalog, format_version=3, properties={"write.delete.mode": "merge-on-read"})
     table.append(rows(*range(9)))
-    other, locked = open_again().load_table("ns.t"), list[bool]()
-    connection = repository_of(catalog).store.connection()
-    count_calls(monkeypatch, copy_on_write, "read_task", lambda: locked.append(connection.in_transaction))
-
+    other = open_again().load_table("ns.t")
+    locked = note_locks(catalog, monkeypatch, copy_on_write, "read_task")
     if meanwhile == "append":
         losing += [lambda: other.append(rows(-1, 10)), lambda: other.append(rows(-2, 11))]
     else:
@@ -100,9 +92,7 @@ def test_an_upsert_reads_and_writes_once_what_nobody_touched(
 ) -> None:
     """Its second plan is quick, however long the first took; the rows that come are written again for others only."""
     properties = {"write.update.mode": mode, "write.delete.mode": "merge-on-read"}
-    table = make_table(catalog, format_version=version, properties=properties)
-    for start in (0, 10, 20, 30):
-        table.append(rows(start, start + 1, start + 2))
+    table = table_of_files(catalog, 0, 10, 20, 30, format_version=version, properties=properties)
     reads = count_calls(monkeypatch, copy_on_write, "read_task")
     rewrites = count_calls(monkeypatch, copy_on_write.LiveRows, "write_without")
     written = count_calls(monkeypatch, upsert, "write_again")
@@ -130,9 +120,7 @@ def test_an_overwrite_of_partitions_reads_and_writes_once_what_nobody_touched(
 ) -> None:
     """Rows of the partitions may lie in files of other specs, which were all read in each attempt, in the lock too."""
     monkeypatch.setattr(action, "LOCKED_BYTES", 0)
-    table = make_table(catalog, format_version=3, properties={"write.delete.mode": mode})
-    for start in (0, 10, 20):
-        table.append(rows(start, start + 1, start + 2))
+    table = table_of_files(catalog, 0, 10, 20, format_version=3, properties={"write.delete.mode": mode})
     table.update_spec().add_identity("id").commit()
     reads = count_calls(monkeypatch, copy_on_write, "read_task")
     rewrites = count_calls(monkeypatch, copy_on_write.LiveRows, "write_without")
@@ -154,9 +142,8 @@ def test_an_upsert_does_not_write_many_rows_again_while_others_wait(
     monkeypatch.setattr(upsert, "ROWS_TO_FILES", 1e-9)
     table = make_table(catalog, format_version=3, properties={"write.delete.mode": "merge-on-read"})
     table.append(rows(1, 2, 3))
-    other, locked = open_again().load_table("ns.t"), list[bool]()
-    connection = repository_of(catalog).store.connection()
-    count_calls(monkeypatch, upsert, "write_again", lambda: locked.append(connection.in_transaction))
+    other = open_again().load_table("ns.t")
+    locked = note_locks(catalog, monkeypatch, upsert, "write_again")
     losing += [lambda: other.append(rows(9)), lambda: other.delete("id = 2")]
     changed = rows(2, 3).set_column(1, "name", [["new", "new"]])
     assert table.upsert(changed, ["id"]) == upsert.UpsertResult(rows_updated=1, rows_inserted=1)

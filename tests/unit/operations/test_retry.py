@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 from core_tables import ids_of, make_table, peer_ids, rows
-from lost_races import Open, count_calls, files_in, files_of
+from lost_races import Open, count_calls, files_in, files_of, table_of_files
 
 import icecore
 from icecore.engine.errors import CommitConflictError, CommitStateUnknownError, ValidationError
@@ -89,9 +89,7 @@ def test_files_that_nobody_touched_are_read_and_written_once(
 ) -> None:
     """A second attempt takes what the first wrote, but for the file that was changed meanwhile; no orphan is left."""
     properties = {"write.delete.mode": mode, "write.delete.granularity": "file"}
-    table = make_table(catalog, format_version=version, properties=properties)
-    for start in (0, 10, 20, 30):
-        table.append(rows(start, start + 1, start + 2))
+    table = table_of_files(catalog, 0, 10, 20, 30, format_version=version, properties=properties)
     reads = count_calls(monkeypatch, delete_by_filter, "select_rows")
     writes = count_calls(monkeypatch, LiveRows, "write_without")
     other = open_again().load_table("ns.t")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -383,36 +383,6 @@ def test_a_forked_process_asks_by_itself(lake: icecore.Catalog) -> None:
     assert out.get(timeout=60) == ([(29,)], [(29,)])
     process.join(60)
     assert process.exitcode == 0
-
-
-def test_rows_of_an_expired_snapshot_say_who_expired_it(tmp_path: Path) -> None:
-    """Whoever reads them: DuckDB, or the reader of this engine."""
-    with icecore.open(tmp_path, actor="ann") as catalog:
-        catalog.create_namespace("ns")
-        table = catalog.create_table("ns.t", pa.schema([("id", pa.int64())]))
-        table.append(pa.table({"id": [1]}))
-        past = catalog.at(catalog.position)
-        table.delete("id = 1")
-        expiry = table.maintenance.expire_snapshots(message="space", author="bob")
-        expiry.older_than(datetime.now(UTC) + timedelta(days=1)).retain_last(1).commit()
-        said = r"was expired at position \d+, 20.* UTC, by bob \('space'\)"
-        for read in (past.query("SELECT * FROM ns.t").fetchall, past.load_table("ns.t").scan().to_arrow):
-            with pytest.raises(MissingFileError, match=said):
-                read()
-
-
-def test_rows_of_a_purged_table_say_who_purged_it(tmp_path: Path) -> None:
-    with icecore.open(tmp_path, actor="ann") as catalog:
-        catalog.create_namespace("ns")
-        table = catalog.create_table("ns.t", pa.schema([("id", pa.int64())]))
-        table.append(pa.table({"id": [1]}))
-        past = catalog.at(catalog.position)
-        catalog.drop_table("ns.t")
-        catalog.purge_table("ns.t", message="space", author="bob")
-        said = rf"; ns\.t was purged at position {catalog.position}, 20.* UTC, by bob \('space'\)"
-        for read in (past.query("SELECT * FROM ns.t").fetchall, past.load_table("ns.t").scan().to_arrow):
-            with pytest.raises(MissingFileError, match=said):
-                read()
 
 
 def test_columns_that_differ_in_case_alone_are_not_taken_for_each_other(tmp_path: Path) -> None:

@@ -1,0 +1,44 @@
+"""Rows of the past whose files are deleted: whoever reads them is told by whom, DuckDB or the reader of this engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import icecore
+from icecore.engine.catalog.catalog_at import CatalogAt
+from icecore.engine.errors import MissingFileError
+
+
+@pytest.fixture
+def one_row(tmp_path: Path) -> Iterator[icecore.Catalog]:
+    with icecore.open(tmp_path, actor="ann") as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", pa.schema([("id", pa.int64())]))
+        table.append(pa.table({"id": [1]}))
+        yield catalog
+
+
+def check_told(past: CatalogAt, said: str) -> None:
+    for read in (past.query("SELECT * FROM ns.t").fetchall, past.load_table("ns.t").scan().to_arrow):
+        with pytest.raises(MissingFileError, match=said):
+            read()
+
+
+def test_rows_of_an_expired_snapshot_say_who_expired_it(one_row: icecore.Catalog) -> None:
+    past, table = one_row.at(one_row.position), one_row.load_table("ns.t")
+    table.delete("id = 1")
+    expiry = table.maintenance.expire_snapshots(message="space", author="bob")
+    expiry.older_than(datetime.now(UTC) + timedelta(days=1)).retain_last(1).commit()
+    check_told(past, r"was expired at position \d+, 20.* UTC, by bob \('space'\)")
+
+
+def test_rows_of_a_purged_table_say_who_purged_it(one_row: icecore.Catalog) -> None:
+    past = one_row.at(one_row.position)
+    one_row.drop_table("ns.t")
+    one_row.purge_table("ns.t", message="space", author="bob")
+    check_told(past, rf"; ns\.t was purged at position {one_row.position}, 20.* UTC, by bob \('space'\)")
