@@ -48,6 +48,8 @@ class ScanRequest:
             raise ValidationError(f"{WHERE}: start-snapshot-id and end-snapshot-id go together")
         if request.snapshot_id is not None and request.start_snapshot_id is not None:
             raise ValidationError(f"{WHERE} is either of snapshot-id, or of what was added after start-snapshot-id")
+        if (request.min_rows_requested or 0) < 0:
+            raise ValidationError(f"{WHERE}: min-rows-requested must be 0 or more, found {request.min_rows_requested}")
         return request
 
     def to_dict(self) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class ServedScan:
     def _with_enough_rows(self, planned: PlannedFiles, metrics: pa.Table) -> tuple[PlannedFiles, pa.Table]:
         """The first files that surely have as many rows as are asked for; the plan itself where all are needed."""
         wanted, count = self.request.min_rows_requested, planned.files.num_rows
-        if not wanted or wanted < 0 or not count:
+        if not wanted or not count:
             return planned, metrics
         rows = np.maximum(to_numbers(planned.files["record_count"]), 0)
         known = np.cumsum(np.where(planned.are_wholly_wanted, rows, 0))

@@ -122,6 +122,7 @@ def test_plans_are_of_a_snapshot_or_of_what_was_added_after_one(rest: RestClient
         ({"filter": {"type": "eq", "term": "nope", "value": 1}}, "nope"),
         ({"filter": {"type": "like", "term": "id", "value": 1}}, "like"),
         ({"case-sensitive": "yes"}, "case-sensitive"),
+        ({"min-rows-requested": -1}, "min-rows-requested"),
     ],
 )
 def test_a_scan_that_makes_no_sense_is_a_bad_request(rest: RestClient, asked: dict[str, Any], words: str) -> None:
