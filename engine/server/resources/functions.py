@@ -6,11 +6,13 @@ from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.error_answers import named_error
+from icecore.engine.server.wire.pages import page_size
 from icecore.engine.server.wire.path_names import decoded, spaced
 
 
 def list_functions(call: Call) -> Answer:
-    """No functions, of a namespace that is there."""
+    """No functions, of a namespace that is there. Raises ValidationError, NoSuchNamespaceError."""
+    page_size(call)
     call.shown.load_namespace_properties(call.namespace)
     return json_answer({"identifiers": []})
 

@@ -23,8 +23,8 @@ def listed(call: Call, kind: NameKind, namespace: Identifier) -> tuple[list[Iden
     All names where the query has neither token nor size, and of the past. Of namespaces those that who asks may see:
     who may list tables and views sees them all. Raises ValidationError, NoSuchNamespaceError.
     """
-    token, size = call.query.get("pageToken"), call.query.get("pageSize")
-    most = MOST if token is None and size is None else MOST_OF_A_PAGE if size is None else _read_size(size)
+    token, size = call.query.get("pageToken"), page_size(call)
+    most = MOST if token is None and size is None else size or MOST_OF_A_PAGE
     shows = None
     if kind == "namespace" and call.principal is not None:
         shows = partial(is_visible, call.principal.grants)
@@ -50,8 +50,11 @@ def names_then(past: CatalogAt, kind: NameKind, namespace: Identifier) -> list[I
     return past.list_tables(namespace) if kind == "table" else past.list_views(namespace)
 
 
-def _read_size(text: str) -> int:
-    size = number_in(text)
-    if not size:
+def page_size(call: Call) -> int | None:
+    """The number of names that a query wants in a page, None where it does not say. Raises ValidationError."""
+    text = call.query.get("pageSize")
+    if text is None:
+        return None
+    if not (size := number_in(text)):
         raise ValidationError(f"pageSize must be a whole number from 1, found {text[:60]!r}")
     return min(size, MOST_OF_A_PAGE)

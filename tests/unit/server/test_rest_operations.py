@@ -96,6 +96,8 @@ def test_names_come_in_pages(rest: RestClient) -> None:
     rest_of_them = rest.get(f"/v1/namespaces/ns/tables?pageSize=2&pageToken={first['next-page-token']}").json
     assert rest_of_them == {"identifiers": [{"namespace": ["ns"], "name": "c"}]}
     assert rest.get("/v1/namespaces/ns/tables?pageToken=!").status == 400
+    for kind in ("tables", "views", "functions"):
+        assert rest.get(f"/v1/namespaces/ns/{kind}?pageSize=0").status == 400
 
 
 @pytest.mark.parametrize("digits", ["9" * 5_000, "%C2%B2"], ids=["too many", "of no number"])
