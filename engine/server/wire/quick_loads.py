@@ -8,6 +8,7 @@ there, as other engines will ask for it.
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ from icecore.engine.log.store import EventStore
 
 _LOADS, _FOREIGN = "server/loads.sql", "log/foreign.sql"
 _GZIP = 31
+_NO_WEIGHT = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*")
 NEVER = 1 << 62
 Key = tuple[bytes, ...]
 """Path, query, and the headers that an answer depends on."""
@@ -126,7 +128,16 @@ def quick_headers(load: QuickLoad, asked: Mapping[bytes, bytes]) -> tuple[int, b
     if known is not None and tag in (t.strip().removeprefix(b"W/") for t in known.split(b",")):
         return 304, b"", [(b"etag", tag)]
     body, headers = load.body, [(b"content-type", b"application/json"), (b"etag", tag)]
-    if b"gzip" in asked.get(b"accept-encoding", b"") and len(body) >= 8 * 1024:
+    if len(body) >= 8 * 1024 and takes_gzip(asked.get(b"accept-encoding", b"").decode("latin-1")):
         body = load.packed
         headers += [(b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")]
     return 200, body, [*headers, (b"content-length", str(len(body)).encode())]
+
+
+def takes_gzip(accepted: str) -> bool:
+    """Whether a client takes gzip by its `Accept-Encoding`, where a weight of 0 refuses it (RFC 9110, 12.5.3)."""
+    for named in accepted.lower().split(","):
+        coding, _, weight = named.partition(";")
+        if coding.strip() in ("gzip", "x-gzip"):
+            return _NO_WEIGHT.fullmatch(weight) is None
+    return False

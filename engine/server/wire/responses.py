@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from icecore.engine.common.optional_packages import needs
 from icecore.engine.server.wire.answer import Answer
+from icecore.engine.server.wire.quick_loads import takes_gzip
 
 with needs("starlette", "icecore[server]"):
     from starlette.responses import Response, StreamingResponse
@@ -31,13 +32,13 @@ def response(answer: Answer, request: Request) -> Response:
         return made
     if isinstance(answer.body, AsyncIterator):
         return StreamingResponse(answer.body, answer.status, headers, answer.content_type)
-    takes_gzip = "gzip" in request.headers.get("accept-encoding", "")
+    packs = takes_gzip(request.headers.get("accept-encoding", ""))
     if not isinstance(answer.body, bytes):
-        chunks = _compressed(answer.body) if takes_gzip else answer.body
-        headers |= {"content-encoding": "gzip", "vary": "accept-encoding"} if takes_gzip else {}
+        chunks = _compressed(answer.body) if packs else answer.body
+        headers |= {"content-encoding": "gzip", "vary": "accept-encoding"} if packs else {}
         return StreamingResponse(chunks, answer.status, headers, answer.content_type)
     body = answer.body
-    if takes_gzip and len(body) >= COMPRESSED_FROM:
+    if packs and len(body) >= COMPRESSED_FROM:
         body, headers = b"".join(_compressed([body])), headers | {"content-encoding": "gzip"}
         headers["vary"] = "accept-encoding"
     return Response(body, answer.status, headers, answer.content_type)

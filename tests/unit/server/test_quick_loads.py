@@ -82,6 +82,10 @@ def test_a_load_from_memory_is_304_for_who_has_it_and_packed_for_who_asks(
     packed = rest.get(T, accept_encoding="gzip")
     assert packed.headers["content-encoding"] == "gzip" and hits[-1]
     assert gzip.decompress(packed.body) == plain.body
+    for accepted, packs in (("deflate, GZIP;q=0.5", True), ("gzip;q=0", False), ("identity, gzip; q=0.00", False)):
+        for asked in (T, f"{T}?new={len(accepted)}"):
+            found = rest.get(asked, accept_encoding=accepted)
+            assert ("content-encoding" in found.headers, hits[-1]) == (packs, asked == T), accepted
     path = catalog._warehouse.repository.storage.local_path(plain.json["metadata-location"])
     assert path is not None
     os.rename(path, path + ".away")
