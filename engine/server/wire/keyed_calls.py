@@ -28,7 +28,9 @@ def answered(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
     another request, CommitStateUnknownError for one of another token's that was carried out, and what the operation
     raises.
     """
-    key = call.headers.get(HEADER)
+    key = call.headers.get(HEADER) if endpoint.method in ("POST", "DELETE") and not endpoint.is_open else None
+    if key is not None and _UUID.fullmatch(key) is None:
+        raise ValidationError(f"an Idempotency-Key is a UUID, found {key[:60]!r}")
     if not endpoint.is_write or endpoint.is_open:
         return endpoint.answer(call)
     if call.is_dry_run:
@@ -37,8 +39,6 @@ def answered(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
         return endpoint.answer(call)
     if key is None:
         return endpoint.answer(call)
-    if _UUID.fullmatch(key) is None:
-        raise ValidationError(f"an Idempotency-Key is a UUID, found {key[:60]!r}")
     parts = [
         path.encode("latin-1", "replace"),
         raw,

@@ -63,6 +63,11 @@ def test_a_request_is_carried_out_once(rest: RestClient, catalog: icecore.Catalo
 def test_a_key_is_a_uuid(rest: RestClient, catalog: icecore.Catalog) -> None:
     assert keyed(rest, "mine", ("POST", "/v1/namespaces", {"namespace": ["ns"]})).status == 400
     assert not catalog.namespace_exists("ns")
+    make_table(rest)
+    for method, path, body in (("POST", f"{T}/plan", {}), ("DELETE", f"{T}/plan/p", None)):
+        assert keyed(rest, "mine", (method, path, body)).error[0] == 400
+        assert keyed(rest, str(uuid.uuid4()), (method, path, body)).status < 300
+    assert keyed(rest, "mine", ("GET", T, None)).status == 200
 
 
 def test_a_key_is_of_one_query_and_of_what_needs_a_token(rest: RestClient, catalog: icecore.Catalog) -> None:
