@@ -54,16 +54,24 @@ S = TypeVar("S", bound=State)
 class Kind(Generic[S]):
     """The kind of a stream's states: `name` is the word for it, `missing` the error where there is none.
 
-    `encode` and `decode` are between a state and the bytes of its checkpoint; `interval` is the number of events after
-    which one is due.
+    `to_dict` and `from_dict` are between a state and the JSON object of its checkpoint; `interval` is the number of
+    events after which one is due.
     """
 
     name: str
     missing: type[NotFoundError]
     fold: Callable[[S | None, Iterable[Event]], S | None]
-    encode: Callable[[S], bytes]
-    decode: Callable[[bytes, str], S]
+    to_dict: Callable[[S], dict[str, Any]]
+    from_dict: Callable[[Any], S]
     interval: Callable[[S], int] = lambda _: CHECKPOINT_EVERY
+
+    def encode(self, state: S) -> bytes:
+        """A state as the bytes of a checkpoint."""
+        return to_bytes(self.to_dict(state))
+
+    def decode(self, data: bytes, stream: str) -> S:
+        """The state of a stored checkpoint. Raises CorruptLogError where the bytes are no checkpoint of this kind."""
+        return from_bytes(data, stream, self.from_dict)
 
 
 @define(eq=False)
@@ -160,6 +168,11 @@ class States(Generic[S]):
         return self.kind.fold(base, (e for e in events if e.stream_version <= version))
 
     # Checkpoints
+
+    def checkpoint_at(self, stream: str, position: int) -> bytes | None:
+        """The bytes of a checkpoint of the state as of a position of the log; None before the first event."""
+        state = self.state_at(stream, position)
+        return None if state is None else self.kind.encode(state)
 
     def _noted(self, stream: str, *rows: sqlite3.Row | None) -> S | None:
         """The latest checkpoint that the log bears out and that can be read; the log itself tells the rest."""

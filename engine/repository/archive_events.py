@@ -11,8 +11,6 @@ from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.replay.table_states import encode_checkpoint
-from icecore.engine.replay.view_states import encode_view_checkpoint
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.view_repository import ViewRepository
 from icecore.engine.spec.snapshot import Snapshot
@@ -43,14 +41,9 @@ def _states_at(repository: Repository, views: ViewRepository, position: int) -> 
         stream = row["stream"]
         if stream == CATALOG_STREAM:
             continue
-        if is_view_stream(stream):
-            view = views.state_at(stream, position)
-            if view is not None:
-                out[stream] = encode_view_checkpoint(view)
-        else:
-            table = repository.state_at(stream, position)
-            if table is not None:
-                out[stream] = encode_checkpoint(table)
+        states = views.states if is_view_stream(stream) else repository.states
+        if (kept := states.checkpoint_at(stream, position)) is not None:
+            out[stream] = kept
     return out
 
 

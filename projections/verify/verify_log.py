@@ -13,10 +13,11 @@ from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.namespaces import fold_namespaces
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
-from icecore.engine.metadata.fold import TableState, fold
-from icecore.engine.metadata.view_fold import ViewState, fold_view
-from icecore.engine.replay.table_states import decode_checkpoint
-from icecore.engine.replay.view_states import decode_view_checkpoint
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.replay.states import Kind, S
+from icecore.engine.replay.table_states import TABLES
+from icecore.engine.replay.view_states import VIEWS
 from icecore.engine.repository.repository import Repository
 from icecore.projections.verify.verify_files import hint_problems
 from icecore.projections.verify.verify_models import database_problems, model_problems
@@ -65,20 +66,23 @@ def _replayed(store: EventStore, stream: str, up_to: int | None = None) -> State
         events = list(store.stream_events(stream, 0, up_to))
     except MissingArchiveError:
         # That the archive is missing is a problem already; what comes after it is checked from the state at its end.
-        return _replayed_from_archive(store, stream, up_to)
-    return fold_view(None, events) if is_view_stream(stream) else fold(None, events)
+        if is_view_stream(stream):
+            return _replayed_from_archive(VIEWS, store, stream, up_to)
+        return _replayed_from_archive(TABLES, store, stream, up_to)
+    return _kind(stream).fold(None, events)
 
 
-def _replayed_from_archive(store: EventStore, stream: str, up_to: int | None) -> State | None:
+def _kind(stream: str) -> Kind[TableState] | Kind[ViewState]:
+    return VIEWS if is_view_stream(stream) else TABLES
+
+
+def _replayed_from_archive(kind: Kind[S], store: EventStore, stream: str, up_to: int | None) -> S | None:
     limit = 2**62 if up_to is None else up_to
     row = store.archives.kept_row("state_by_position", stream=stream, up_to=limit)
     if row is None:
         raise MissingArchiveError("the archive of its first events is missing")
-    if is_view_stream(stream):
-        view = decode_view_checkpoint(row["state"], stream)
-        return fold_view(view, store.stream_events(stream, view.stream_version, up_to))
-    table = decode_checkpoint(row["state"], stream)
-    return fold(table, store.stream_events(stream, table.stream_version, up_to))
+    state = kind.decode(row["state"], stream)
+    return kind.fold(state, store.stream_events(stream, state.stream_version, up_to))
 
 
 def _streams(store: EventStore) -> set[str]:
@@ -156,8 +160,7 @@ def _checkpoint_problems(store: EventStore, streams: frozenset[str] | None) -> I
         at = f"checkpoint of {row['stream']} at version {row['stream_version']}"
         try:
             stream = row["stream"]
-            decode = decode_view_checkpoint if is_view_stream(stream) else decode_checkpoint
-            kept: State = decode(row["state"], stream)
+            kept = _kind(stream).decode(row["state"], stream)
             replayed = _replayed(store, stream, row["position"])
         except IcecoreError as e:
             yield f"{at}: {e}"

@@ -16,7 +16,7 @@ import icecore
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.errors import IcecoreError
 from icecore.engine.metadata.fold import TableState, fold
-from icecore.engine.replay.table_states import decode_checkpoint, encode_checkpoint
+from icecore.engine.replay.table_states import TABLES
 from icecore.engine.spec.types import LongType
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -167,7 +167,7 @@ def test_fold_of_a_prefix_then_the_rest_is_the_fold_of_all(
                 prefix = fold(None, events[:cut])
                 assert fold(prefix, events[cut:]) == whole
                 if prefix is not None:
-                    again = decode_checkpoint(encode_checkpoint(prefix), stream)
+                    again = TABLES.decode(TABLES.encode(prefix), stream)
                     assert again == prefix
                     assert fold(again, events[cut:]) == whole
         warehouse.catalog.close()

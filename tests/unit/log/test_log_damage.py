@@ -11,7 +11,7 @@ from core_tables import ids_of, local, make_table, repository_of, rows, store_of
 import icecore
 from icecore.engine.errors import CorruptLogError, IcecoreError, NoSuchTableError
 from icecore.engine.formats.event_content import decode_content, encode_content
-from icecore.engine.replay.table_states import decode_checkpoint
+from icecore.engine.replay.table_states import TABLES
 
 
 @pytest.fixture
@@ -213,12 +213,10 @@ def test_a_wrong_checkpoint_is_found(filled: icecore.Catalog) -> None:
     found = connection.execute("SELECT stream, state FROM checkpoint").fetchall()
     assert found, "there is a checkpoint after so many events"
     assert filled.verify().ok
-    state = decode_checkpoint(found[-1]["state"], found[-1]["stream"])
+    state = TABLES.decode(found[-1]["state"], found[-1]["stream"])
     from attrs import evolve
 
-    from icecore.engine.replay.table_states import encode_checkpoint
-
-    wrong = encode_checkpoint(evolve(state, metadata_version=7))
+    wrong = TABLES.encode(evolve(state, metadata_version=7))
     connection.execute("UPDATE checkpoint SET state = ?", (wrong,))
     assert "differs from a replay" in problems(filled)
     connection.execute("UPDATE checkpoint SET state = x'00'")
