@@ -12,7 +12,7 @@ from attrs import evolve
 
 from icecore.engine.common.location import LocationMapping, to_uri
 from icecore.engine.errors import CorruptFileError, UnsupportedFormatVersionError, ValidationError
-from icecore.engine.metadata.view_builder import metadata_codec
+from icecore.engine.properties.table_properties import VIEW_METADATA_COMPRESSION
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.view import ViewMetadata
 from icecore.engine.storage.file_io import Storage
@@ -58,7 +58,7 @@ def view_registration_payload(
     data = storage.read_bytes(metadata_location)
     try:
         metadata = ViewMetadata.from_json(data)
-        metadata_codec(metadata.properties)
+        VIEW_METADATA_COMPRESSION.of(metadata.properties)
     except UnsupportedFormatVersionError as e:
         raise UnsupportedFormatVersionError(f"{metadata_location}: {e}") from e
     except ValidationError as e:

@@ -9,8 +9,8 @@ from icecore.engine.common.compressed_json import compress
 from icecore.engine.events.event import TABLE_ADOPTED, TABLE_REGISTERED, VIEW_COMMITTED, VIEW_CREATED, is_view_stream
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableFold
-from icecore.engine.metadata.view_builder import metadata_codec
 from icecore.engine.metadata.view_fold import ViewState, evolve_view
+from icecore.engine.properties.table_properties import VIEW_METADATA_COMPRESSION
 from icecore.engine.repository.repository import Repository
 from icecore.projections.files.event_files import metadata_bytes
 
@@ -62,5 +62,5 @@ def _view_versions(store: EventStore, stream: str) -> Iterator[tuple[str, bytes,
     for event in store.stream_events(stream):
         state = evolve_view(state, event)
         if event.kind in (VIEW_CREATED, VIEW_COMMITTED):
-            data = compress(state.metadata.to_json(), metadata_codec(state.metadata.properties))
+            data = compress(state.metadata.to_json(), VIEW_METADATA_COMPRESSION.of(state.metadata.properties))
             yield state.metadata_location, data, event.position

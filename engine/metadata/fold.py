@@ -10,6 +10,7 @@ from typing import Any, assert_never
 
 from attrs import evolve, frozen
 
+from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.location import LocationMapping
 from icecore.engine.common.text import short_repr
 from icecore.engine.errors import CorruptLogError, IcecoreError
@@ -42,8 +43,6 @@ from icecore.engine.properties.table_properties import (
     check_values,
 )
 from icecore.engine.spec.metadata import TableMetadata
-
-Identifier = tuple[str, ...]
 
 _ALWAYS_CHECKED = (COMMIT_SCHEME.name, MATERIALIZE.name, METADATA_COMPRESSION.name)
 

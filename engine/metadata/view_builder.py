@@ -6,7 +6,7 @@ metadata at the same time, are accepted as they are and give the same result. Th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import assert_never
 
 from attrs import evolve
@@ -70,7 +70,7 @@ class ViewBuilder:
             raise InvalidViewError("a view needs a location")
         if not self._versions:
             raise InvalidViewError("a view needs a version")
-        metadata_codec(self._properties)
+        VIEW_METADATA_COMPRESSION.of(self._properties)
         self._check_dialects()
         versions, log = self._retained()
         return ViewMetadata(
@@ -202,21 +202,11 @@ class ViewBuilder:
         """Versions and log cut to the history size: never what this commit added, nor the current version."""
         log = self._log if self._log_entry is None else (*self._log, self._log_entry)
         current = self._current_version_id
-        keep = max(history_size(self._properties), len(self._added_versions | {current}))
+        keep = max(VIEW_HISTORY_SIZE.of(self._properties), len(self._added_versions | {current}))
         if len(self._versions) <= keep:
             return tuple(self._versions.values()), log
         ids = retained_ids(self._versions, keep, current)
         return tuple(v for i, v in self._versions.items() if i in ids), retained_log(log, ids)
-
-
-def history_size(properties: Mapping[str, str]) -> int:
-    """The number of versions that a view keeps. Raises ValidationError where the property is no positive number."""
-    return VIEW_HISTORY_SIZE.of(properties)
-
-
-def metadata_codec(properties: Mapping[str, str]) -> str:
-    """The codec of metadata files, `gzip` unless the view says `none`. Raises ValidationError."""
-    return VIEW_METADATA_COMPRESSION.of(properties)
 
 
 def retained_ids(version_ids: Iterable[int], keep: int, current: int) -> frozenset[int]:

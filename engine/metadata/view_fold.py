@@ -24,7 +24,8 @@ from icecore.engine.events.view_events import (
     read_view_event,
 )
 from icecore.engine.metadata.fold import metadata_folder
-from icecore.engine.metadata.view_builder import ViewBuilder, metadata_codec
+from icecore.engine.metadata.view_builder import ViewBuilder
+from icecore.engine.properties.table_properties import VIEW_METADATA_COMPRESSION
 from icecore.engine.spec.updates.view_update import ViewUpdate
 from icecore.engine.spec.view import ViewMetadata
 
@@ -144,7 +145,7 @@ def view_metadata_folder(metadata: ViewMetadata) -> str:
 
 def view_metadata_file_name(version: int, event_id: str, metadata: ViewMetadata) -> str:
     """The name of a view's metadata file, which follows from the event (V1, MD7)."""
-    gz = ".gz" if metadata_codec(metadata.properties) == "gzip" else ""
+    gz = ".gz" if VIEW_METADATA_COMPRESSION.of(metadata.properties) == "gzip" else ""
     return f"{version:05d}-{event_id}{gz}.metadata.json"
 
 

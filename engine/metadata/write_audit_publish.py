@@ -18,14 +18,9 @@ WAP_BRANCH = "wap.branch"
 PUBLISHED_WAP_ID = "published-wap-id"
 
 
-def is_enabled(properties: Mapping[str, str]) -> bool:
-    """Whether the table's properties turn write-audit-publish on."""
-    return WAP_ENABLED.of(properties)
-
-
 def is_staged(metadata: TableMetadata, branch: str, summary: Mapping[str, str]) -> bool:
     """Whether a snapshot with this summary is staged. Raises ValidationError where it names another branch too."""
-    if not is_enabled(metadata.properties) or not summary.get(WAP_ID):
+    if not WAP_ENABLED.of(metadata.properties) or not summary.get(WAP_ID):
         return False
     if branch != MAIN_BRANCH or summary.get(WAP_BRANCH):
         raise ValidationError(f"a commit with {WAP_ID} is staged, so it can't go to a branch")
@@ -35,7 +30,7 @@ def is_staged(metadata: TableMetadata, branch: str, summary: Mapping[str, str]) 
 def branch_for(metadata: TableMetadata, branch: str, summary: Mapping[str, str]) -> str:
     """The branch that a commit goes to. Raises ValidationError where `wap.branch` and another branch are asked for."""
     wanted = summary.get(WAP_BRANCH)
-    if not wanted or not is_enabled(metadata.properties):
+    if not wanted or not WAP_ENABLED.of(metadata.properties):
         return branch
     if branch not in (MAIN_BRANCH, wanted):
         raise ValidationError(f"the commit can't go to {branch!r}: its {WAP_BRANCH} is {wanted!r}")

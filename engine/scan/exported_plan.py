@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import evolve, frozen
 
+from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.json_reader import get, get_list, loads
 from icecore.engine.common.location import LocationMapping
 from icecore.engine.data.scan_task import FileScanTask
@@ -27,7 +28,6 @@ from icecore.engine.expression.bind import bind
 from icecore.engine.expression.json.stored_expression import from_kept, to_kept
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.foreign.register import parse_metadata_file
-from icecore.engine.metadata.fold import Identifier
 from icecore.engine.spec.content_file import ContentFile, without_metrics
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
+from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import rows_html
 from icecore.engine.errors import NoSuchSnapshotError, name_text
-from icecore.engine.metadata.fold import Identifier, TableState
+from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata

@@ -9,8 +9,8 @@ from icecore.engine.events.event import VIEW_ADOPTED, VIEW_COMMITTED, VIEW_CREAT
 from icecore.engine.events.files_of_others import original_bytes
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
-from icecore.engine.metadata.view_builder import metadata_codec
 from icecore.engine.metadata.view_fold import ViewState, evolve_view
+from icecore.engine.properties.table_properties import VIEW_METADATA_COMPRESSION
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.late_files import LateFiles
 from icecore.projections.files.event_files import foreign_file
@@ -54,7 +54,7 @@ def write_view(
 
 
 def _write_metadata(event: Event, state: ViewState, storage: Storage, late: LateFiles | None) -> WrittenFile:
-    data = compress(state.metadata.to_json(), metadata_codec(state.metadata.properties))
+    data = compress(state.metadata.to_json(), VIEW_METADATA_COMPRESSION.of(state.metadata.properties))
     storage.write_atomic(state.metadata_location, data, late)
     storage.sync_folder(state.metadata_location.rsplit("/", 1)[0], late)
     digest = hashlib.sha256(data).hexdigest()
