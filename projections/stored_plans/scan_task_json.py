@@ -14,9 +14,7 @@ from typing import Any
 from icecore.engine.common.json_reader import get, get_list
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
-from icecore.engine.expression.bind import bind
 from icecore.engine.expression.json import expression_json
-from icecore.engine.expression.nodes import TRUE
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.spec.metadata import TableMetadata
@@ -24,7 +22,6 @@ from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FLOATING_TYPES, PrimitiveType
 
-FILE_SCAN_TASK = "file-scan-task"
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 _BOUNDS = ("lower_bounds", "upper_bounds")
 _NUMBERS = ("sort_order_id", "first_row_id")
@@ -92,9 +89,7 @@ def content_file_from_json(obj: Any, *, specs: Mapping[int, PartitionSpec], sche
     )
 
 
-def scan_task_to_json(
-    task: FileScanTask, *, specs: Mapping[int, PartitionSpec], schema: Schema, rest: bool = False
-) -> dict[str, Any]:
+def scan_task_to_json(task: FileScanTask, *, specs: Mapping[int, PartitionSpec], schema: Schema) -> dict[str, Any]:
     """The JSON object of a file scan task: with its schema and spec, so that it can be read alone.
 
     `schema` has the columns of the residual filter and the sources of the specs. Raises ValidationError where a file
@@ -104,50 +99,18 @@ def scan_task_to_json(
     def to_json(file: ContentFile) -> dict[str, Any]:
         if file.spec_id not in specs:
             raise ValidationError(f"{file.file_path}: there is no partition spec {file.spec_id}")
-        return content_file_to_json(file, spec=specs[file.spec_id], schema=schema, rest=rest)
+        return content_file_to_json(file, spec=specs[file.spec_id], schema=schema)
 
-    data_file = to_json(task.file)
     return {
-        "task-type": FILE_SCAN_TASK,
+        "task-type": "file-scan-task",
         "schema": schema.to_dict(),
         "spec": specs[task.file.spec_id].to_dict(),
-        "data-file": data_file,
+        "data-file": to_json(task.file),
         "start": task.start,
         "length": task.length,
         "delete-files": [to_json(d) for d in task.delete_files],
         "residual-filter": expression_json.to_json(task.residual),
     }
-
-
-def scan_task_from_json(
-    obj: Any,
-    *,
-    data_sequence_number: int,
-    specs: Mapping[int, PartitionSpec] | None = None,
-    case_sensitive: bool = True,
-) -> FileScanTask:
-    """The file scan task of a JSON object.
-
-    The JSON does not hold the data file's sequence number. Delete files of another spec than the task's need it in
-    `specs`; a global one, which has no partition, is read without. Raises ValidationError where the object is no file
-    scan task, ExpressionError where the residual does not fit the schema.
-    """
-    where = "file scan task"
-    kind = get(obj, "task-type", str, where, FILE_SCAN_TASK)
-    if kind != FILE_SCAN_TASK:
-        raise ValidationError(f"{where}: expected the task type {FILE_SCAN_TASK}, found {kind!r}")
-    schema = Schema.from_dict(get(obj, "schema", dict, where))
-    spec = PartitionSpec.from_dict(get(obj, "spec", dict, where))
-    known = {**(specs or {}), spec.spec_id: spec}
-    residual = obj.get("residual-filter")
-    return FileScanTask(
-        content_file_from_json(get(obj, "data-file", dict, where), specs=known, schema=schema),
-        tuple(_delete_file(d, known, schema) for d in get_list(obj, "delete-files", where, [])),
-        TRUE if residual is None else bind(expression_json.from_json(residual, schema), schema, case_sensitive),
-        get(obj, "start", int, where),
-        get(obj, "length", int, where),
-        data_sequence_number,
-    )
 
 
 def partition_to_json(values: Iterable[Any], types: Iterable[PrimitiveType]) -> list[Any]:
@@ -160,13 +123,6 @@ def with_partition_sources(schema: Schema, metadata: TableMetadata) -> Schema:
     sources = {f.source_id for s in metadata.partition_specs for f in s.fields}
     dropped = [f for f in metadata.all_fields.fields if f.field_id in sources - schema.field_ids]
     return Schema((*schema.fields, *dropped), schema.schema_id)
-
-
-def _delete_file(obj: Any, specs: Mapping[int, PartitionSpec], schema: Schema) -> ContentFile:
-    spec_id = get(obj, "spec-id", int, "delete file")
-    if spec_id not in specs and not obj.get("partition"):
-        specs = {**specs, spec_id: PartitionSpec((), spec_id)}
-    return content_file_from_json(obj, specs=specs, schema=schema)
 
 
 def _key(name: str) -> str:

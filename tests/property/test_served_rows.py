@@ -16,6 +16,7 @@ from expression_cases import filter_texts
 from hypothesis import given
 from hypothesis import strategies as st
 from rest_client import RestClient, served
+from scan_task_reader import read_task
 
 import icecore
 from icecore.engine.data.scan_task import FileScanTask
@@ -24,7 +25,6 @@ from icecore.engine.expression.json.expression_json import to_json
 from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.server.server_settings import ServerSettings
 from icecore.engine.spec.schema import Schema
-from icecore.projections.stored_plans.scan_task_json import scan_task_from_json
 
 FILTERS = 3
 T = "/v1/namespaces/ns/tables/t"
@@ -121,7 +121,7 @@ class Client:
             "start": 0,
             "length": told["data-file"]["file-size-in-bytes"],
         }
-        return scan_task_from_json(whole, data_sequence_number=0, specs=specs)
+        return read_task(whole, specs, 0)
 
 
 def tasks_of(page: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ import orjson
 import pyarrow as pa
 import pytest
 from core_tables import make_table, rows
+from scan_task_reader import read_task
 
 import icecore
 from icecore.engine.data.scan_task import FileScanTask
@@ -16,7 +17,6 @@ from icecore.engine.errors import ExpressionError, NoSuchPlanError, NoSuchSnapsh
 from icecore.engine.expression.nodes import Predicate
 from icecore.engine.scan.named_plan import NamedPlan
 from icecore.engine.spec.types import DoubleType, LongType
-from icecore.projections.stored_plans.scan_task_json import scan_task_from_json
 
 MERGE = {"write.delete.mode": "merge-on-read"}
 
@@ -204,8 +204,7 @@ def test_tasks_as_arrow_and_as_json_lines(table: icecore.Table) -> None:
     assert plan.snapshot_id == table.snapshots()[-1].snapshot_id
     lines = list(plan.to_json_lines())
     for task, line in zip(plan.plan_files(), lines, strict=True):
-        again = scan_task_from_json(orjson.loads(line), data_sequence_number=task.data_sequence_number)
-        assert again == task
+        assert read_task(orjson.loads(line), table.specs(), task.data_sequence_number) == task
 
 
 def test_names_that_cannot_be_and_plans_that_are_not_there(table: icecore.Table) -> None:
