@@ -15,6 +15,7 @@ from icecore.engine.spec.partition import PARTITION_FIELD_ID_START, UNPARTITIONE
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import INITIAL_SORT_ORDER_ID, UNSORTED, NullOrder, SortDirection, SortField, SortOrder
 from icecore.engine.spec.transform import (
+    TIMES_BY_NAME,
     BucketTransform,
     DayTransform,
     HourTransform,
@@ -188,15 +189,7 @@ def _parse_sort(text: str, schema: Schema, case_sensitive: bool) -> tuple[SortTe
 
 _PLAIN: dict[str, Transform] = {
     "identity": IdentityTransform(),
-    "year": YearTransform(),
-    "years": YearTransform(),
-    "month": MonthTransform(),
-    "months": MonthTransform(),
-    "day": DayTransform(),
-    "days": DayTransform(),
-    "date": DayTransform(),
-    "hour": HourTransform(),
-    "hours": HourTransform(),
+    **TIMES_BY_NAME,
     "date_hour": HourTransform(),
     "void": VoidTransform(),
 }

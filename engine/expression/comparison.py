@@ -21,6 +21,12 @@ _OPPOSITES = (
     (PredicateOperator.LIKE, PredicateOperator.NOT_LIKE),
 )
 _NEGATED = dict(_OPPOSITES) | {b: a for a, b in _OPPOSITES}
+_FLIPPED = {
+    PredicateOperator.LT: PredicateOperator.GT,
+    PredicateOperator.LT_EQ: PredicateOperator.GT_EQ,
+    PredicateOperator.GT: PredicateOperator.LT,
+    PredicateOperator.GT_EQ: PredicateOperator.LT_EQ,
+}
 _OVER_NAN = {
     PredicateOperator.EQ: PredicateOperator.IS_NAN,
     PredicateOperator.GT_EQ: PredicateOperator.IS_NAN,
@@ -33,6 +39,11 @@ _OVER_NAN = {
 def negated(op: PredicateOperator) -> PredicateOperator:
     """The operator that is true exactly where this one is false."""
     return _NEGATED[op]
+
+
+def flipped(op: PredicateOperator) -> PredicateOperator:
+    """The operator that says the same with its sides exchanged."""
+    return _FLIPPED.get(op, op)
 
 
 def compare(op: PredicateOperator, term: BoundTerm, literal: Any) -> Expression:

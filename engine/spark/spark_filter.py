@@ -20,18 +20,11 @@ from icecore.engine.expression.nodes import (
     Predicate,
     PredicateOperator,
 )
+from icecore.engine.expression.sql.duckdb_sql import COMPARISONS
 from icecore.engine.expression.strings import like_parts
 from icecore.engine.spark.spark_sql_text import literal, text_literal
 from icecore.engine.spec.types import FLOATING_TYPES, DateType, TimestamptzType, Type
 
-_COMPARISONS = {
-    PredicateOperator.LT: "<",
-    PredicateOperator.LT_EQ: "<=",
-    PredicateOperator.GT: ">",
-    PredicateOperator.GT_EQ: ">=",
-    PredicateOperator.EQ: "=",
-    PredicateOperator.NOT_EQ: "<>",
-}
 _ESCAPE = "~"
 _YEAR_1900 = -25567
 _US_PER_DAY = 86_400_000_000
@@ -92,7 +85,7 @@ def _predicate(op: PredicateOperator, term: BoundTerm, literals: Sequence[Any], 
             | PredicateOperator.EQ
             | PredicateOperator.NOT_EQ
         ):
-            return f"({value} {_COMPARISONS[op]} {literal(term.result_type, literals[0])})"
+            return f"({value} {COMPARISONS[op]} {literal(term.result_type, literals[0])})"
         case _:
             assert_never(op)
 

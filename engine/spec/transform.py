@@ -310,6 +310,19 @@ class UnknownTransform(Transform):
         return self.text
 
 
+TIMES_BY_NAME: dict[str, Transform] = {
+    "year": YearTransform(),
+    "years": YearTransform(),
+    "month": MonthTransform(),
+    "months": MonthTransform(),
+    "day": DayTransform(),
+    "days": DayTransform(),
+    "date": DayTransform(),
+    "hour": HourTransform(),
+    "hours": HourTransform(),
+}
+"""The transforms of times by what terms and filters call them."""
+
 _PLAIN: dict[str, Transform] = {
     "identity": IdentityTransform(),
     "year": YearTransform(),

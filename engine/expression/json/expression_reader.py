@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from icecore.engine.errors import ExpressionError
-from icecore.engine.expression.comparison import negated
+from icecore.engine.expression.comparison import flipped, negated
 from icecore.engine.expression.json.expression_operators import GREATER, LIKES, SETS, TRUE_OF_NULL, UNARY
 from icecore.engine.expression.nodes import (
     FALSE,
@@ -52,13 +52,6 @@ from icecore.engine.spec.types import (
     parse_primitive,
 )
 
-_FLIPPED = {
-    PredicateOperator.LT: PredicateOperator.GT,
-    PredicateOperator.LT_EQ: PredicateOperator.GT_EQ,
-    PredicateOperator.GT: PredicateOperator.LT,
-    PredicateOperator.GT_EQ: PredicateOperator.LT_EQ,
-}
-
 
 @frozen
 class ExpressionReader:
@@ -98,7 +91,7 @@ class ExpressionReader:
         if "left" in obj:
             term_json, value_json = _get(obj, "left"), _get(obj, "right")
             if _is_literal(term_json):
-                term_json, value_json, op = value_json, term_json, _FLIPPED.get(op, op)
+                term_json, value_json, op = value_json, term_json, flipped(op)
         if term_json is None:
             raise ExpressionError(f"the {kind} predicate has no term")
         term = self._term(term_json)

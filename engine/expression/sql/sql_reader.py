@@ -15,6 +15,7 @@ from sqlglot.errors import SqlglotError
 from icecore.engine.common.text import parser_words
 from icecore.engine.errors import ExpressionError, ValidationError
 from icecore.engine.expression.build import Not
+from icecore.engine.expression.comparison import flipped
 from icecore.engine.expression.nodes import (
     FALSE,
     TRUE,
@@ -28,14 +29,12 @@ from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.expression.sql.sql_literals import NOT_A_LITERAL, Parameters, literal_value
 from icecore.engine.expression.walk import predicates
 from icecore.engine.spec.transform import (
+    TIMES_BY_NAME,
     BucketTransform,
     DayTransform,
-    HourTransform,
     IdentityTransform,
-    MonthTransform,
     Transform,
     TruncateTransform,
-    YearTransform,
 )
 
 
@@ -97,26 +96,7 @@ _COMPARISONS: dict[type[exp.Expression], PredicateOperator] = {
     exp.GT: PredicateOperator.GT,
     exp.GTE: PredicateOperator.GT_EQ,
 }
-_FLIPPED = {
-    PredicateOperator.EQ: PredicateOperator.EQ,
-    PredicateOperator.NOT_EQ: PredicateOperator.NOT_EQ,
-    PredicateOperator.LT: PredicateOperator.GT,
-    PredicateOperator.LT_EQ: PredicateOperator.GT_EQ,
-    PredicateOperator.GT: PredicateOperator.LT,
-    PredicateOperator.GT_EQ: PredicateOperator.LT_EQ,
-}
-_TIME_TRANSFORMS: dict[str, Transform] = {
-    "year": YearTransform(),
-    "years": YearTransform(),
-    "month": MonthTransform(),
-    "months": MonthTransform(),
-    "day": DayTransform(),
-    "days": DayTransform(),
-    "date": DayTransform(),
-    "hour": HourTransform(),
-    "hours": HourTransform(),
-    "identity": IdentityTransform(),
-}
+_TRANSFORMS = {**TIMES_BY_NAME, "identity": IdentityTransform()}
 
 
 class _Reader:
@@ -169,7 +149,7 @@ class _Reader:
         if left is NOT_A_LITERAL:
             return Predicate(op, self.term(left_node, node), (right,))
         if right is NOT_A_LITERAL:
-            return Predicate(_FLIPPED[op], self.term(right_node, node), (left,))
+            return Predicate(flipped(op), self.term(right_node, node), (left,))
         return _constant(op, left, right, node)
 
     def distinct(self, node: exp.Expression) -> Expression:
@@ -264,13 +244,13 @@ class _Reader:
             case exp.Year() | exp.Month() | exp.Day() | exp.Hour() | exp.Date() if isinstance(
                 node.this, exp.Expression
             ):
-                return self.transformed(_TIME_TRANSFORMS[type(node).__name__.lower()], node.this, node)
+                return self.transformed(_TRANSFORMS[type(node).__name__.lower()], node.this, node)
             case exp.Trunc():
                 return self.parameterized("truncate", [node.this, node.args.get("decimals")], node)
             case exp.Anonymous() if node.name.lower() in ("bucket", "truncate"):
                 return self.parameterized(node.name.lower(), node.expressions, node)
-            case exp.Anonymous() if node.name.lower() in _TIME_TRANSFORMS and len(node.expressions) == 1:
-                return self.transformed(_TIME_TRANSFORMS[node.name.lower()], node.expressions[0], node)
+            case exp.Anonymous() if node.name.lower() in _TRANSFORMS and len(node.expressions) == 1:
+                return self.transformed(_TRANSFORMS[node.name.lower()], node.expressions[0], node)
             case exp.Func():
                 raise _unsupported(node, "is not a function that a filter can have")
             case _:
