@@ -67,9 +67,9 @@ def parse_term(text: str, schema: Schema, *, case_sensitive: bool = True) -> Ter
     return _to_term(text, read_term(text), schema, case_sensitive)
 
 
-def parse_partition_term(text: str, schema: Schema, *, case_sensitive: bool = True) -> tuple[int, Transform, str]:
+def parse_partition_term(text: str, schema: Schema) -> tuple[int, Transform, str]:
     """Source column id, transform and partition field name of a term; see `parse_term`."""
-    term = parse_term(text, schema, case_sensitive=case_sensitive)
+    term = parse_term(text, schema)
     name = term.name or default_partition_name(schema, term.source_id, term.transform)
     return term.source_id, term.transform, name
 

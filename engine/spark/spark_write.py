@@ -10,7 +10,6 @@ import contextlib
 import pickle
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -22,7 +21,6 @@ from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.spark.distribution import distribute, is_shuffled
-from icecore.engine.spark.progress import ProgressCallback, reporting
 from icecore.engine.spark.pyspark_api import DataFrame
 from icecore.engine.spark.spark_conform import column_name, conform_frame
 from icecore.engine.spark.spark_times import times_from_longs
@@ -61,15 +59,13 @@ def write_frame_files(
     properties: Mapping[str, str],
     file_prefix: str,
     sort_order: SortOrder | None = None,
-    on_progress: ProgressCallback | None = None,
 ) -> list[ContentFile]:
     """Writes the rows of a DataFrame as Parquet data files of a table and describes them, ready to be committed.
 
     The columns are made to fit the schema by name (see `conform_frame`), the rows are clustered by the spec and sorted
     (see `distribute`). Files are named as by `write_data_files`, with the prefix `<file_prefix>-<task>-<attempt>`;
     `file_prefix` must be new for each call. The DataFrame is computed once, or begun anew at a row of long texts (see
-    `with_short_rows`). `on_progress(done, total)` is called with numbers of tasks from another thread, in classic mode
-    only.
+    `with_short_rows`).
 
     Raises ValidationError where data, spec, order or a property doesn't fit, StorageError where writing fails. What
     tasks wrote before an error stays behind as orphan files.
@@ -87,31 +83,24 @@ def write_frame_files(
     task = _task(schema, spec, location, storage, dict(properties), file_prefix, sort_order)
     # A long text fails the job: no task may have written by then.
     countable = can_count(frame) and (not has_texts(frame) or is_shuffled(frame, schema, spec, properties))
-    reported = partial(reporting, df.sparkSession, on_progress, f"write {DataLocations.at(location).folder}")
     with translated_spark_errors():
-        rows = _answers(frame, arranged, task, reported, countable=countable)
+        rows = _answers(frame, arranged, task, countable=countable)
     return [pickle.loads(row.file) for row in rows]
 
 
 def _answers(
-    frame: DataFrame,
-    arranged: Callable[[DataFrame], DataFrame],
-    task: _Task,
-    reported: Callable[[], AbstractContextManager[None]],
-    *,
-    countable: bool,
+    frame: DataFrame, arranged: Callable[[DataFrame], DataFrame], task: _Task, *, countable: bool
 ) -> list[Any]:
     """The rows that the task returns for those of the frame, in counted batches where its rows are short."""
     if countable:
         try:
             counted = in_counted_batches(arranged(with_short_rows(frame)))
-            with reported(), interruptible(frame.sparkSession):
+            with interruptible(frame.sparkSession):
                 return list(made_in_tasks(counted, task, _RESULT).collect())
         except Exception as e:
             if not is_long_row(e):
                 raise
-    with reported():
-        return list(made_in_tasks(arranged(frame), task, _RESULT).collect())
+    return list(made_in_tasks(arranged(frame), task, _RESULT).collect())
 
 
 def _task(

@@ -233,10 +233,3 @@ def test_the_session_interrupts_a_write(spark: Any, tmp_path: Path) -> None:
     spark.sparkContext.cancelAllJobs()
     writing.join(60)
     assert ended and "cancel" in str(raised[0]).lower()
-
-
-def test_a_write_that_began_anew_ends_with_all_tasks_done(spark: Any, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    frame = rows_of(spark, f"CASE WHEN id = 190 THEN {SHORT_TEXT_BYTES + 1} ELSE id END")
-    spark_write(frame, SCHEMA, tmp_path, BY_P, on_progress=lambda done, total: told.append((done, total)))
-    assert told[-1][0] == told[-1][1] > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import threading
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -259,26 +258,19 @@ def test_no_rows_give_no_files(spark: Any, tmp_path: Path) -> None:
 
 
 def test_the_frame_is_computed_once(spark: Any, tmp_path: Path) -> None:
-    """An accumulator in a UDF counts each row once, and progress ends with all tasks done."""
+    """An accumulator in a UDF counts each row once."""
     seen = spark.sparkContext.accumulator(0)
 
     def count(x: int) -> int:
         seen.add(1)
         return x
 
-    calls: list[tuple[int, int, str]] = []
-
-    def progress(done: int, total: int) -> None:
-        calls.append((done, total, threading.current_thread().name))
-
     schema = schema_of((1, "id", LONG))
     df = spark.range(0, 100, 1, 3).select(F.udf(count, "long", useArrow=False)("id").alias("id"))
     spec = spec_of((1, "bucket[3]", "b"))
-    files = spark_write(df, schema, tmp_path, spec, on_progress=progress)
+    files = spark_write(df, schema, tmp_path, spec)
     assert sum(f.record_count for f in files) == 100
     assert seen.value == 100
-    assert calls and calls[-1][0] == calls[-1][1] > 0
-    assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
 
 
 def test_spark_types_become_iceberg_types() -> None:

@@ -16,7 +16,6 @@ import pyroaring
 from attrs import evolve, field, frozen
 
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
-from icecore.engine.data.arrow.sorting import sort_table
 from icecore.engine.data.file.metrics_mode import Full, metrics_modes
 from icecore.engine.data.read.deletion_vector import Positions, bitmap_of
 from icecore.engine.data.write.conform import conform
@@ -28,7 +27,6 @@ from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.reserved import DELETE_PATH_ID, DELETE_POS_ID
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.types import DoubleType, FloatType, LongType, NestedField, StringType, StructType, UnknownType
 from icecore.engine.storage.file_io import Storage
 
@@ -119,7 +117,6 @@ def write_equality_deletes(
     properties: Mapping[str, str],
     file_prefix: str,
     format_version: int,
-    sort_order: SortOrder | None = None,
 ) -> ContentFile:
     """Writes rows as one equality delete file, which deletes all rows equal to one of them in the key columns.
 
@@ -138,20 +135,18 @@ def write_equality_deletes(
         raise ValidationError("an equality delete file without rows deletes nothing")
     stored = schema_of_data(schema, table.schema)
     _check_keys(schema, stored, keys)
-    order = None if sort_order is None or sort_order.is_unsorted else sort_order
     kind = file_kind(
         stored,
         storage,
         delete_file_options(properties),
-        metrics_modes(stored, properties, order),
+        metrics_modes(stored, properties, None),
         spec.spec_id,
-        None if order is None else order.order_id,
+        None,
         DataFileContent.EQUALITY_DELETES,
         keys,
         {"delete-type": "equality", "delete-field-ids": ", ".join(map(str, keys))},
     )
     rows = conform(table, stored)
-    rows = rows if order is None else sort_table(rows, order, stored)
     files = _Files(kind, DataLocations.at(location), _path(spec, partition, schema), file_prefix)
     with files.deleted_on_error():
         writer = DataFileWriter(kind, files.next_location(), partition)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.evolution.terms import SortTerm, parse_partition_term, parse_partition_terms, parse_sort_terms
+from icecore.engine.evolution.terms import (
+    SortTerm,
+    Term,
+    parse_partition_term,
+    parse_partition_terms,
+    parse_sort_terms,
+    parse_term,
+)
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import UNSORTED, NullOrder, SortDirection, SortField, SortOrder
@@ -105,7 +112,7 @@ def test_a_term_that_is_no_such_thing_is_refused_by_name(text: str, says: str) -
 
 
 def test_case_counts_only_where_asked_for() -> None:
-    assert parse_partition_term("DAY(TS)", SCHEMA, case_sensitive=False) == (2, parse_transform("day"), "ts_day")
+    assert parse_term("DAY(TS)", SCHEMA, case_sensitive=False) == Term(2, parse_transform("day"), None)
 
 
 def test_pt1_terms_become_a_spec_with_ids_from_1000() -> None:
