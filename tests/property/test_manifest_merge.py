@@ -6,18 +6,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from budgets import examples
 from core_tables import metadata_files, peer_ids
 from hypothesis import given
 from hypothesis import strategies as st
 from independent_reader import LAST_UPDATED, ROW_ID, rows_of
+from row_lineage import SCHEMA, apply, check, data, lineage, texts
 
 import icecore
 from icecore.engine.spec.content_file import ManifestContent
 
-SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string())])
 ids = st.lists(st.integers(0, 9), min_size=1, max_size=4)
 conditions = st.sampled_from(["id < 3", "id = 7", "s = 'b'", "id > 6 OR s = 'a'", "id IS NULL"])
 steps = st.lists(
@@ -26,17 +25,13 @@ steps = st.lists(
         st.tuples(st.just("append"), ids),
         st.tuples(st.just("delete"), conditions),
         st.tuples(st.just("mode"), st.sampled_from(["copy-on-write", "merge-on-read"])),
-        st.tuples(st.just("side"), ids),
+        st.tuples(st.just("branch"), ids),
         st.tuples(st.just("two"), ids),
         st.tuples(st.just("spec"), st.none()),
     ),
     min_size=4,
     max_size=8,
 )
-
-
-def data(numbers: list[int]) -> pa.Table:
-    return pa.table({"id": numbers, "s": ["abc"[n % 3] for n in numbers]}, schema=SCHEMA)
 
 
 @pytest.mark.parametrize("first_version", [1, 2, 3])
@@ -70,45 +65,6 @@ def test_RL2_RL3_M2_merging_keeps_rows_row_ids_and_sequence_numbers(
         check_rebuilt(catalog, tables[0])
 
 
-def apply(table: icecore.Table, action: str, argument: Any) -> None:
-    match action:
-        case "append":
-            table.append(data(argument))
-        case "delete":
-            table.delete(argument)
-        case "mode":
-            table.set_properties({"write.delete.mode": argument})
-        case "side":
-            current = table.current_snapshot()
-            if current is not None:
-                if "side" not in table.refs():
-                    table.manage_snapshots().create_branch(current.snapshot_id, "side").commit()
-                table.append(data(argument), branch="side")
-        case "two":
-            with table.transaction() as transaction:
-                transaction.append(data(argument))
-                transaction.append(data(argument[:1]))
-        case "spec":
-            if len(table.specs()) == 1:
-                table.update_spec().add_field("id", "bucket[2]").commit()
-
-
-def lineage(table: icecore.Table, **scan: Any) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table.scan(selected_fields=["*", ROW_ID, LAST_UPDATED], **scan).to_arrow().to_pylist()
-    return rows
-
-
-def check(merged: icecore.Table, known: dict[int, dict[str, Any]]) -> None:
-    ours = lineage(merged)
-    assert merged.metadata_location is not None
-    assert texts(ours) == texts(rows_of(merged.metadata_location))
-    row_ids = [r[ROW_ID] for r in ours if r[ROW_ID] is not None]
-    assert len(set(row_ids)) == len(row_ids)
-    assert all(i < (merged.metadata.next_row_id or 0) for i in row_ids)
-    for row in ours:
-        assert row[ROW_ID] not in known or row == known[row[ROW_ID]], "a row keeps its id and sequence number (RL6)"
-
-
 def compare(merged: icecore.Table, plain: icecore.Table, ordered: bool) -> None:
     for branch in merged.refs():
         assert texts(lineage(merged, ref=branch), ROW_ID) == texts(lineage(plain, ref=branch), ROW_ID)
@@ -118,10 +74,6 @@ def compare(merged: icecore.Table, plain: icecore.Table, ordered: bool) -> None:
 
 def in_order(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(r["id"], r["s"], r[LAST_UPDATED]) for r in sorted(rows, key=lambda r: r[ROW_ID])]
-
-
-def texts(rows: list[dict[str, Any]], without: str = "") -> list[str]:
-    return sorted(repr(sorted((k, v) for k, v in row.items() if k != without)) for row in rows)
 
 
 def check_clustered(table: icecore.Table) -> None:
