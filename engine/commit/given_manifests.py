@@ -19,7 +19,7 @@ from icecore.engine.errors import CommitFailedError, IcecoreError, ValidationErr
 from icecore.engine.formats.avro_blocks import AvroHeader
 from icecore.engine.formats.binary_columns import list_positions, select
 from icecore.engine.metadata.metadata_builder import RETRY
-from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus, ManifestFile
+from icecore.engine.spec.content_file import ALLOWED_CONTENT, ManifestContent, ManifestEntryStatus, ManifestFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec, fields_from_list
 from icecore.engine.spec.promotion import can_promote
@@ -30,10 +30,6 @@ from icecore.engine.spec.types import walk
 
 DATA_FILE_FIELD = 2
 """The field id of the file in an entry, as a column of no table would be named."""
-_CONTENTS = {
-    ManifestContent.DATA: (DataFileContent.DATA,),
-    ManifestContent.DELETES: (DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES),
-}
 _KINDS = {ManifestContent.DATA: "data files", ManifestContent.DELETES: "delete files"}
 _STATUSES = {
     ManifestEntryStatus.ADDED: "added",
@@ -152,7 +148,7 @@ class GivenCheck:
 
     def _faults(self, manifest: ManifestFile, entries: pa.Table) -> Iterator[str]:
         yield from _count_faults(manifest, entries)
-        allowed = pa.array([int(c) for c in _CONTENTS[manifest.content]], entries["content"].type)
+        allowed = pa.array([int(c) for c in ALLOWED_CONTENT[manifest.content]], entries["content"].type)
         for f in entries.filter(pc.invert(pc.is_in(entries["content"], allowed))).slice(0, 1).to_pylist():
             yield f"the list says that it holds {_KINDS[manifest.content]}, it has {f['file_path']}"
         if self.metadata.format_version > 1:

@@ -24,12 +24,18 @@ from icecore.engine.errors import CorruptFileError, IcecoreError, UnsupportedFor
 from icecore.engine.formats import avro_blocks, manifest_layout
 from icecore.engine.formats.avro_blocks import BLOCK_BYTES, AvroBlock, AvroHeader
 from icecore.engine.formats.binary_columns import to_arrays
-from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, METRICS
 from icecore.engine.formats.entry_encoding import encode_entries
 from icecore.engine.formats.manifest_layout import EntryLayout, PartitionColumn
 from icecore.engine.formats.manifest_schema import UNSUPPORTED_IN, entry_avro_schema
 from icecore.engine.spec import single_value
-from icecore.engine.spec.content_file import DataFileContent, FileFormat, ManifestContent, ManifestEntryStatus
+from icecore.engine.spec.content_file import (
+    ALLOWED_CONTENT,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntryStatus,
+)
 from icecore.engine.spec.partition import PartitionField, PartitionSpec, fields_from_list
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import PrimitiveType
@@ -182,10 +188,6 @@ def _blocks(
 
 # So many entries are encoded at a time, which bounds the memory that wide tables need.
 _BATCH_ROWS = 4096
-_ALLOWED_CONTENT = {
-    ManifestContent.DATA: (DataFileContent.DATA,),
-    ManifestContent.DELETES: (DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES),
-}
 
 
 def _check_entries(entries: pa.Table, spec: PartitionSpec, format_version: int, content: ManifestContent) -> None:
@@ -226,7 +228,7 @@ def _faults(
 
     yield differs("spec_id", [spec_id]), "spec_id", f"the manifest is of partition spec {spec_id}"
     kind = CONTENT_NAMES[content]
-    yield differs("content", _ALLOWED_CONTENT[content]), "content", f"the manifest is one of {kind}"
+    yield differs("content", ALLOWED_CONTENT[content]), "content", f"the manifest is one of {kind}"
     yield differs("status", ManifestEntryStatus), "status", "the status must be 0, 1 or 2"
     is_puffin = pc.equal(pc.utf8_upper(entries["file_format"]), str(FileFormat.PUFFIN))
     is_vector = pc.and_(is_puffin, pc.equal(entries["content"], int(DataFileContent.POSITION_DELETES)))
@@ -285,7 +287,7 @@ def _to_canonical(
     row = {**record, **data_file}
     values = row.get("partition") or {}
     out = {name: row.get(name) for name in ENTRY_SCHEMA.names if name in layout.columns}
-    for name in manifest_layout.MAPS:
+    for name in METRICS:
         out[name] = _map_entries(row.get(name))
     out["content"] = row.get("content") or 0
     out["file_format"] = row["file_format"].upper()

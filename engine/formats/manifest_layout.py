@@ -14,6 +14,7 @@ from attrs import frozen
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.formats import avro_schema
 from icecore.engine.formats.avro_schema import FIELD_ID, FIELD_NAME, Stripper, unwrap
+from icecore.engine.formats.entry_arrow import METRICS
 from icecore.engine.spec.partition import PartitionSpec
 
 ENTRY_IDS = {0: "status", 1: "snapshot_id", 2: "data_file", 3: "sequence_number", 4: "file_sequence_number"}
@@ -39,7 +40,6 @@ DATA_FILE_IDS = {
     144: "content_offset",
     145: "content_size_in_bytes",
 }
-MAPS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 REQUIRED = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
 _KEY_IDS = frozenset({117, 119, 121, 138, 126, 129})
 
@@ -127,7 +127,7 @@ class _Builder:
             return _rewrapped(plain, self._renamed(_record(plain, "data_file", self.where), DATA_FILE_IDS, "d"))
         if name == "partition":
             return _rewrapped(plain, self._partition(_record(plain, "partition", self.where)))
-        if name in MAPS:
+        if name in METRICS:
             return self._map(name, plain)
         return self.stripper.strip(plain)
 

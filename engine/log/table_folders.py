@@ -26,12 +26,7 @@ from icecore.engine.events.manifest_changes import ManifestChanges
 from icecore.engine.events.relocated_manifests import RelocatedManifests
 from icecore.engine.log.store import FOLDERS_KNOWN, MODELS, EventStore
 from icecore.engine.properties.data_locations import folder_at
-from icecore.engine.properties.table_properties import (
-    DATA_PATH,
-    FOLDER_STORAGE_PATH,
-    METADATA_PATH,
-    OBJECT_STORAGE_PATH,
-)
+from icecore.engine.properties.table_properties import PATHS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +37,6 @@ ANYWHERE = ""
 """The folder that holds all others."""
 MOST_AT_ONCE = 32
 """A commit whose files lie in more folders than these is not told by folders."""
-_PATHS = tuple(p.name for p in (DATA_PATH, OBJECT_STORAGE_PATH, FOLDER_STORAGE_PATH, METADATA_PATH))
 _FOREIGN = (ev.TABLE_REGISTERED, ev.TABLE_ADOPTED, ev.TABLE_RESTORED)
 _OF_VIEWS = (ev.VIEW_CREATED, ev.VIEW_REGISTERED, ev.VIEW_ADOPTED, ev.VIEW_COMMITTED)
 _WITHOUT_CONTENT = (*_FOREIGN, *_OF_VIEWS)
@@ -177,7 +171,7 @@ class TableFolders:
         yield from locations
         yield from (payload.get("location-mapping") or {}).values()
         location = locations[-1] if locations else None
-        for path in (p[name] for p in given_properties(payload) for name in _PATHS if p.get(name)):
+        for path in (p[name] for p in given_properties(payload) for name in PATHS if p.get(name)):
             if location is None:
                 head = self._store.row(MODELS, "get_head", stream=event.stream)
                 location = (head and head["location"]) or ""

@@ -164,6 +164,8 @@ PARTITIONED_PATHS = _table(
 OBJECT_STORAGE_PATH = _table(
     "write.object-storage.path", Folder(), None, "An older name of write.data.path, for object storage."
 )
+PATHS = tuple(p.name for p in (DATA_PATH, OBJECT_STORAGE_PATH, FOLDER_STORAGE_PATH, METADATA_PATH))
+"""The properties that have files of a table go elsewhere than under its location."""
 LOCATION_PROVIDERS = (
     _table("write.location-provider.impl", _NO_PROVIDER, None, "A class of Java that names data files."),
     _table("write.py-location-provider.impl", _NO_PROVIDER, None, "A class of PyIceberg that names data files."),

@@ -18,16 +18,10 @@ from icecore.engine.log.table_folders import ANYWHERE, folder_keys, with_those_a
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.properties.data_locations import folder_at
-from icecore.engine.properties.table_properties import (
-    DATA_PATH,
-    FOLDER_STORAGE_PATH,
-    METADATA_PATH,
-    OBJECT_STORAGE_PATH,
-)
+from icecore.engine.properties.table_properties import PATHS
 from icecore.engine.storage.location_rules import LocationRules, is_in_or_around, place_keys
 
 State = TableState | ViewState
-_PATHS = tuple(p.name for p in (DATA_PATH, OBJECT_STORAGE_PATH, FOLDER_STORAGE_PATH, METADATA_PATH))
 
 
 @frozen
@@ -133,7 +127,7 @@ class LocationCheck:
 def _given(state: State) -> tuple[object, ...]:
     """The values that the places of a table's files follow from."""
     metadata = state.metadata
-    found: tuple[object, ...] = (metadata.location, *(metadata.properties.get(p) for p in _PATHS))
+    found: tuple[object, ...] = (metadata.location, *(metadata.properties.get(p) for p in PATHS))
     if not isinstance(state, TableState):
         return found
     return *found, state.metadata.statistics, state.metadata.partition_statistics, state.location_mapping
@@ -143,7 +137,7 @@ def _places(state: State) -> dict[str, str]:
     """The places of a table's files, by what they are called."""
     location, properties = state.metadata.location.rstrip("/"), state.metadata.properties
     mapping = state.location_mapping if isinstance(state, TableState) else LocationMapping()
-    found = {"location": location} | {p: folder_at(location, properties[p], "") for p in _PATHS if properties.get(p)}
+    found = {"location": location} | {p: folder_at(location, properties[p], "") for p in PATHS if properties.get(p)}
     if isinstance(state, TableState):
         paths = [f.statistics_path for f in state.metadata.statistics]
         paths += [f.statistics_path for f in state.metadata.partition_statistics]

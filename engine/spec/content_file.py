@@ -29,6 +29,13 @@ class ManifestContent(enum.IntEnum):
     DELETES = 1
 
 
+ALLOWED_CONTENT = {
+    ManifestContent.DATA: (DataFileContent.DATA,),
+    ManifestContent.DELETES: (DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES),
+}
+"""The files that a manifest of each kind may hold."""
+
+
 class ManifestEntryStatus(enum.IntEnum):
     """The `status` of a manifest entry (Spec: M2)."""
 

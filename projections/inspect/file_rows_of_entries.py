@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
-from icecore.engine.formats.entry_arrow import BINARIES, COUNTS
+from icecore.engine.formats.entry_arrow import BINARIES, COUNTS, METRICS
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import PrimitiveType, StructType, VariantType, walk
@@ -22,7 +22,6 @@ from icecore.projections.entries.partition_tuples import chunk_of
 from icecore.projections.inspect.partition_statistics import unified_partition_type
 from icecore.projections.inspect.shown_values import shown_type, shown_values
 
-METRIC_MAPS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 _COUNTS = {
     "column_size": "column_sizes",
     "value_count": "value_counts",
@@ -154,7 +153,7 @@ class EntryColumns:
 
     def _metrics(self, entries: pa.Table) -> pa.Array:
         """The metrics of each entry, by name of the field."""
-        maps = {name: keyed_values(chunk_of(entries, name)) for name in METRIC_MAPS}
+        maps = {name: keyed_values(chunk_of(entries, name)) for name in METRICS}
         children = [_metrics_of(maps, field_id, kind, entries.num_rows) for _, field_id, kind in self.measured]
         return struct_of(children, list(self.metrics_field.type), entries.num_rows)
 

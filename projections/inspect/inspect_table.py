@@ -15,6 +15,7 @@ from icecore.engine.common.text import short_repr
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.sql.parse import FilterLike, parse_filter
+from icecore.engine.formats.entry_arrow import METRICS
 from icecore.engine.metadata.fold import TableState
 from icecore.projections.inspect import manifest_rows, partitions, position_delete_rows, snapshot_rows
 from icecore.projections.inspect.entry_batches import (
@@ -25,7 +26,7 @@ from icecore.projections.inspect.entry_batches import (
     TableEntries,
     faults_told,
 )
-from icecore.projections.inspect.file_rows_of_entries import METRIC_MAPS, EntryColumns
+from icecore.projections.inspect.file_rows_of_entries import EntryColumns
 from icecore.projections.plan.planner import Planner
 
 
@@ -129,7 +130,7 @@ class InspectTable:
         """
         columns, metadata = EntryColumns.of(self._state.metadata), self._state.metadata
         storage = self._planner.repository.storage_of(self._state)
-        found = self._all.live(self._all.listed(snapshot_id), POSITION_DELETES, frozenset(METRIC_MAPS))
+        found = self._all.live(self._all.listed(snapshot_id), POSITION_DELETES, frozenset(METRICS))
         with faults_told(self._state):
             return position_delete_rows.position_deletes(columns, found, metadata, storage)
 

@@ -19,7 +19,7 @@ from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
 
-_LEFT_OUT = frozenset({*METRICS, "split_offsets", "equality_ids", "sort_order_id", "first_row_id"})
+LEFT_OUT = frozenset({*METRICS, "split_offsets", "equality_ids", "sort_order_id", "first_row_id"})
 
 
 def files_of_expired(repository: Repository, state: TableState, before: TableMetadata) -> list[DeletedFile]:
@@ -123,7 +123,7 @@ def _content_paths(
 ) -> Iterator[list[str]]:
     """The paths of the live files of each manifest."""
     storage = repository.storage_of(state)
-    for entries in repository.entries.canonical_all(state.stream, manifests, storage, _LEFT_OUT):
+    for entries in repository.entries.canonical_all(state.stream, manifests, storage, LEFT_OUT):
         live, paths = arrays.to_numbers(entries["status"]) != int(ManifestEntryStatus.DELETED), entries["file_path"]
         found = paths if live.all() else paths.filter(arrays.booleans(live))
         yield list(dict.fromkeys(found.to_pylist()))

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from icecore.engine.errors import IcecoreError, MissingArchiveError, MissingFileError, StorageError
 from icecore.engine.events.event import TABLE_REGISTERED, VIEW_REGISTERED, is_view_stream
 from icecore.engine.events.manifest_changes import ListedManifest
-from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, METRICS
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 from icecore.engine.formats.manifest_list_avro import read_manifest_list
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState
@@ -28,7 +28,7 @@ from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.carried_entries import live_entries
 from icecore.projections.files.event_files import FOREIGN_METADATA
-from icecore.projections.inspect.reachable_files import foreign_sources
+from icecore.projections.inspect.reachable_files import LEFT_OUT, foreign_sources
 from icecore.projections.verify.findings import Cause
 from icecore.projections.verify.verify_distinct import DistinctFiles, distinct
 from icecore.projections.verify.verify_tally import Fault
@@ -48,7 +48,6 @@ _DEEP_COLUMNS = [
     "content_offset",
     "content_size_in_bytes",
 ]
-_LEFT_OUT = frozenset({*METRICS, "split_offsets", "equality_ids", "sort_order_id", "first_row_id"})
 ENTRIES_AT_ONCE = 65_536
 
 
@@ -321,7 +320,7 @@ class _Gathering:
                 for listed in part:
                     if listed.is_foreign:
                         self._reach(listed.manifest.manifest_path)
-                decoded = list(entries.canonical_all(stream, part, self._storage, _LEFT_OUT))
+                decoded = list(entries.canonical_all(stream, part, self._storage, LEFT_OUT))
             except IcecoreError:
                 for listed in part:
                     with self._noting(MANIFEST, listed.manifest.manifest_path):
@@ -334,10 +333,10 @@ class _Gathering:
     def _entries_of(self, listed: ListedManifest) -> pa.Table:
         entries, stream = self._repository.entries, self._state.stream
         try:
-            return entries.canonical(stream, listed, self._storage, _LEFT_OUT)
+            return entries.canonical(stream, listed, self._storage, LEFT_OUT)
         except MissingArchiveError:
             # That the log's archive is lost is said elsewhere; the file has the same entries.
-            return entries.canonical(stream, evolve(listed, position=0, sources=()), self._storage, _LEFT_OUT)
+            return entries.canonical(stream, evolve(listed, position=0, sources=()), self._storage, LEFT_OUT)
 
 
 def _parts(manifests: Sequence[ListedManifest]) -> Iterator[list[ListedManifest]]:

@@ -14,23 +14,20 @@ import pyarrow as pa
 from icecore.engine.data.arrow.arrow_schema import storage_type, type_to_arrow
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.types import (
+    TIMESTAMP_TYPES,
     DateType,
     ListType,
     MapType,
     NestedField,
     PrimitiveType,
     StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
     TimeType,
     Type,
     UnknownType,
     UUIDType,
 )
 
-_LONG_BACKED = (TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
+_LONG_BACKED = (TimeType, *TIMESTAMP_TYPES)
 
 
 def to_array(iceberg_type: Type, values: list[Any], *, with_ids: bool = True, writing: bool = False) -> pa.Array:

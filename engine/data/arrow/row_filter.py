@@ -28,17 +28,14 @@ from icecore.engine.queries.duckdb_instances import ROWS_AT_HAND
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
+    TIMESTAMP_TYPES,
     DateType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
     TimeType,
 )
 
 _local = threading.local()
 # Types whose values are compared as their numbers: see `to_sql`.
-_NUMBERED = (DateType, TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
+_NUMBERED = (DateType, TimeType, *TIMESTAMP_TYPES)
 
 
 def connection() -> duckdb.DuckDBPyConnection:

@@ -36,6 +36,7 @@ from icecore.engine.formats.avro_blocks import (
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.single_value import decimal_size
 from icecore.engine.spec.types import (
+    TIMESTAMP_TYPES,
     DateType,
     DecimalType,
     ListType,
@@ -44,17 +45,13 @@ from icecore.engine.spec.types import (
     PrimitiveType,
     StringType,
     StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
     TimeType,
     UUIDType,
     VariantType,
 )
 
 ROOT = "table"
-_LONG_BACKED = (TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
+_LONG_BACKED = (TimeType, *TIMESTAMP_TYPES)
 
 
 def schema_to_avro(schema: Schema) -> dict[str, Any]:

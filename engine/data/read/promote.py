@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from icecore.engine.data.arrow.arrow_schema import is_binary_like, is_string_like, type_to_arrow
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.spec.types import (
+    TIMESTAMP_TYPES,
     BinaryType,
     BooleanType,
     DateType,
@@ -33,7 +34,6 @@ from icecore.engine.spec.types import (
 )
 
 _EXTENSIONS = (pa.UuidType, pa.JsonType, pa.Bool8Type)
-_TIMESTAMPS = (TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
 
 
 def check_readable(source: pa.DataType, target: PrimitiveType) -> bool:
@@ -102,9 +102,9 @@ def _promoted(array: pa.Array, target: PrimitiveType, where: str) -> pa.Array:
             return _promoted(array.dictionary_decode(), target, where)
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
-        if isinstance(target, _TIMESTAMPS) and not pa.types.is_date(array.type):
+        if isinstance(target, TIMESTAMP_TYPES) and not pa.types.is_date(array.type):
             return _timestamp(array, arrow_type)
-        if isinstance(target, _TIMESTAMPS):
+        if isinstance(target, TIMESTAMP_TYPES):
             return array.cast(pa.timestamp("s")).cast(arrow_type)
         if isinstance(target, UUIDType):
             return array.cast(pa.binary(16)).cast(arrow_type)
