@@ -2,43 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from core_tables import ids_of, local, make_table, rows
 
 import icecore
 from icecore.engine.errors import CorruptFileError, MissingFileError, StorageError
-from icecore.projections.segments.segment_merging import MANIFESTS_IN_MEMORY
-
-
-def segments(catalog: icecore.Catalog) -> list[Path]:
-    return sorted((catalog.path / ".icecore" / "segments").rglob("*.segment"))
-
-
-@pytest.mark.parametrize("damage", ["cut", "empty", "text", "lost"])
-def test_damaged_segments_are_made_again(catalog: icecore.Catalog, damage: str) -> None:
-    """A torn cache never changes an answer: it is made again from the log."""
-    table = make_table(catalog)
-    for i in range(MANIFESTS_IN_MEMORY):
-        table.append(rows(i))
-    assert ids_of(table) == list(range(MANIFESTS_IN_MEMORY))
-    assert segments(catalog)
-    for path in segments(catalog):
-        match damage:
-            case "cut":
-                path.write_bytes(path.read_bytes()[:-20])
-            case "empty":
-                path.write_bytes(b"")
-            case "text":
-                path.write_text("what was here is gone")
-            case _:
-                path.unlink()
-    with icecore.open(catalog.path) as again:
-        assert ids_of(again.load_table("ns.t")) == list(range(MANIFESTS_IN_MEMORY))
-        assert ids_of(again.load_table("ns.t"), row_filter="id = 1") == [1]
-    with icecore.open(catalog.path) as again:
-        assert ids_of(again.load_table("ns.t")) == list(range(MANIFESTS_IN_MEMORY))
 
 
 def test_a_cache_that_cant_be_written_is_done_without(catalog: icecore.Catalog) -> None:

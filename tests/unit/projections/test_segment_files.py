@@ -244,7 +244,7 @@ def test_a_plan_reads_the_columns_of_its_filter_alone(
     assert len(catalog._warehouse.planning.planner._tables._tables[table.state.stream].loaded.columns) > 1200
 
 
-@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "scribbled", "info"])
+@pytest.mark.parametrize("damage", ["gone", "empty", "text", "cut", "end", "scribbled", "info"])
 def test_damaged_segments_are_made_again(
     catalog: icecore.Catalog, open_again: Open, small: None, expanded: list[str], damage: str
 ) -> None:
@@ -258,7 +258,9 @@ def test_damaged_segments_are_made_again(
         path.write_bytes(
             {
                 "empty": b"",
+                "text": b"what was here is gone",
                 "cut": data[:middle],
+                "end": data[:-20],
                 "scribbled": data[:12288] + b"\x5a" * (len(data) - 12288),
                 "info": data.replace(b'"manifests"', b'"manifestos'),
             }[damage]
@@ -266,6 +268,7 @@ def test_damaged_segments_are_made_again(
     again = open_again().load_table("ns.t")
     assert planned(again, "id >= 6") == 1 and planned(again) == 4
     assert sorted(again.scan().to_arrow()["id"].to_pylist()) == list(range(8))
+    assert planned(open_again().load_table("ns.t")) == 4
     assert len(expanded) == 8
 
 
