@@ -31,6 +31,16 @@ def make_table(catalog: icecore.Catalog, name: str = "t", **options: Any) -> ice
     return table
 
 
+def respec(table: icecore.Table, terms: list[str]) -> None:
+    """Another partition spec in place of the table's; no name of its fields was there before."""
+    with table.update_spec() as update:
+        for f in table.spec().fields:
+            if str(f.transform) != "void":
+                update.remove_field(f.name)
+        for number, term in enumerate(terms):
+            update.add_field(term, partition_field_name=f"p{len(table.specs())}_{number}")
+
+
 def ids_of(table: icecore.Table, **scan: Any) -> list[int]:
     """The ids that a scan gives, sorted."""
     found: list[int] = table.scan(**scan).to_arrow()["id"].to_pylist()

@@ -208,27 +208,32 @@ def test_a_cut_off_commit_that_others_built_on_is_made_once(
     assert not list((Path(catalog.path) / ".icecore" / "claims").glob("*.json"))
 
 
+def two_tables(catalog: icecore.Catalog) -> dict[str, icecore.Table]:
+    tables = {name: make_table(catalog, name, properties=FILE_SYSTEM) for name in ("t", "u")}
+    for table in tables.values():
+        table.append(rows(1))
+    return tables
+
+
+def append_to_both(lake: icecore.Catalog) -> None:
+    with lake.transaction(idempotency_key="k") as both:
+        both.table("ns.t").append(rows(2))
+        both.table("ns.u").append(rows(2))
+
+
 @pytest.mark.parametrize("built_on", ["t", "u"])
 def test_half_of_a_cut_off_transaction_is_told_of(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, built_on: str
 ) -> None:
     """What others built on stands. The rest is not made by the same call again, which would double the other half."""
-    tables = {name: make_table(catalog, name, properties=FILE_SYSTEM) for name in ("t", "u")}
-    for table in tables.values():
-        table.append(rows(1))
-
-    def call(lake: icecore.Catalog) -> None:
-        with lake.transaction(idempotency_key="k") as both:
-            both.table("ns.t").append(rows(2))
-            both.table("ns.u").append(rows(2))
-
-    killed_before_commit(catalog, monkeypatch, 2, call)
+    tables = two_tables(catalog)
+    killed_before_commit(catalog, monkeypatch, 2, append_to_both)
     table = tables[built_on]
     make_version(of_file(table, local(table.metadata_location).with_name("v3.metadata.json")), "v4.metadata.json")
     with icecore.open(catalog.path) as again:
         for _ in range(2):
             with pytest.raises(CommitStateUnknownError, match=rf"'k' was cut off: its change of ns\.{built_on} stands"):
-                call(again)
+                append_to_both(again)
         for name in tables:
             assert ids_of(again.load_table(f"ns.{name}")) == ([1, 2] if name == built_on else [1])
         assert again.verify(deep=True).problems == ()
@@ -330,21 +335,13 @@ def test_another_s_change_is_no_part_of_a_cut_off_transaction(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is taken in at once with the one part that was made is not taken for the other."""
-    tables = {name: make_table(catalog, name, properties=FILE_SYSTEM) for name in ("t", "u")}
-    for table in tables.values():
-        table.append(rows(1))
-
-    def call(lake: icecore.Catalog) -> None:
-        with lake.transaction(idempotency_key="k") as both:
-            both.table("ns.t").append(rows(2))
-            both.table("ns.u").append(rows(2))
-
-    killed_before_commit(catalog, monkeypatch, 1, call)
+    tables = two_tables(catalog)
+    killed_before_commit(catalog, monkeypatch, 1, append_to_both)
     made = local(tables["t"].metadata_location).with_name("v3.metadata.json")
     make_version(of_file(tables["t"], made), "v4.metadata.json")
     make_version(tables["u"], "v3.metadata.json")
     with icecore.open(catalog.path) as again, pytest.raises(CommitStateUnknownError, match="was cut off"):
-        call(again)
+        append_to_both(again)
 
 
 def test_a_cut_off_creation_leaves_no_claim(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

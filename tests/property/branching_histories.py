@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 from attrs import define, field
+from core_tables import respec
 from rows_by_id import POOLS, Values, condition, leaves, named, text, texts, visible
 
 import icecore
@@ -352,12 +353,7 @@ class Branching:
         return list(before)
 
     def _spec(self, on: str, before: dict[int, Any], terms: list[str]) -> list[int]:
-        with self.table.update_spec() as update:
-            for f in self.table.spec().fields:
-                if str(f.transform) != "void":
-                    update.remove_field(f.name)
-            for place, term in enumerate(terms):
-                update.add_field(term, partition_field_name=f"p{len(self.table.specs())}_{place}")
+        respec(self.table, terms)
         return list(before)
 
     def _upgrade(self, on: str, before: dict[int, Any], _: int) -> list[int]:

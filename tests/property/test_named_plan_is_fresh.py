@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from budgets import examples
+from core_tables import respec
 from histories import CONDITIONS, LAYOUTS, SPECS, apply, canonical, make_table, rows, step
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,12 +47,7 @@ def change(table: icecore.Table, action: str, argument: Any) -> None:
             if ids:
                 table.manage_snapshots().rollback_to_snapshot(ids[argument % len(ids)]).commit()
         case "spec":
-            with table.update_spec() as update:
-                for f in table.spec().fields:
-                    if str(f.transform) != "void":
-                        update.remove_field(f.name)
-                for number, term in enumerate(argument):
-                    update.add_field(term, partition_field_name=f"p{len(table.specs())}_{number}")
+            respec(table, argument)
         case "column":
             table.update_schema().rename_column("x", "y").commit()
             table.update_schema().rename_column("y", "x").commit()

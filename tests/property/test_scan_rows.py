@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from budgets import examples
+from core_tables import respec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -208,12 +209,7 @@ def apply(table: icecore.Table, model: Model, action: str, argument: Any) -> Non
             model.delete(condition)
             model.insert(data)
         case "spec":
-            with table.update_spec() as update:
-                for f in table.spec().fields:
-                    if str(f.transform) != "void":
-                        update.remove_field(f.name)
-                for number, term in enumerate(argument):
-                    update.add_field(term, partition_field_name=f"p{len(table.specs())}_{number}")
+            respec(table, argument)
         case "rename":
             table.update_schema().rename_column("s", "other").commit()
             table.update_schema().rename_column("other", "s").commit()
