@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 import icecore
 from icecore.engine.data.arrow.row_filter import keep_rows
-from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.read.apply_deletes import DeleteCache
+from icecore.engine.data.read.read_tasks import read_task
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from icecore.engine.evolution.update_schema import SchemaOp, UpdateSchema, evolve_schema
+from icecore.engine.evolution.schema_evolution import evolve_schema
+from icecore.engine.evolution.schema_ops import SchemaOp
+from icecore.engine.evolution.update_schema import UpdateSchema
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder

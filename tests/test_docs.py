@@ -103,7 +103,7 @@ def test_the_first_commands_are_the_makefile_s() -> None:
 def test_every_command_and_audit_table_is_listed() -> None:
     """None was forgotten, none was made up."""
     from icecore.engine.cli.main import COMMANDS
-    from icecore.projections.audit.sql_prompt import AUDIT_TABLES
+    from icecore.projections.audit.audit_tables import AUDIT_TABLES
 
     shell = (ROOT / "docs" / "shell.md").read_text()
     rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \|", shell, re.MULTILINE)

@@ -353,6 +353,3 @@ def _reopened(path: Path, read_only: bool, actor: str | None, rules: LocationRul
     catalog = Catalog(path, create=False, read_only=read_only, actor=actor)
     catalog._warehouse.repository.location_rules = rules
     return catalog
-
-
-__all__ = ["Catalog", "open_catalog"]

@@ -9,8 +9,9 @@ from attrs import evolve
 from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.common.location import given_location
 from icecore.engine.errors import ValidationError
+from icecore.engine.evolution.schema_evolution import evolve_schema
+from icecore.engine.evolution.schema_ops import SchemaOp
 from icecore.engine.evolution.terms import SortTerm
-from icecore.engine.evolution.update_schema import SchemaOp, evolve_schema
 from icecore.engine.evolution.update_sort_order import evolve_sort_order
 from icecore.engine.evolution.update_spec import SpecOp, evolve_spec
 from icecore.engine.properties.string_properties import table_properties

@@ -12,9 +12,7 @@ from icecore.engine.data.pyiceberg_values import PyIcebergValue, is_pyiceberg_va
 from icecore.engine.data.spark_schema import is_spark_type, spark_to_type
 from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.recorded_update import RecordedUpdate
-from icecore.engine.evolution.schema_evolution import evolve_schema
 from icecore.engine.evolution.schema_ops import (
-    UNSET,
     AddColumn,
     DeleteColumn,
     MoveColumn,
@@ -26,21 +24,6 @@ from icecore.engine.evolution.schema_ops import (
     UpdateColumn,
 )
 from icecore.engine.spec.types import Type, parse_primitive
-
-__all__ = [
-    "UNSET",
-    "AddColumn",
-    "DeleteColumn",
-    "MoveColumn",
-    "MovePosition",
-    "RenameColumn",
-    "SchemaOp",
-    "SetIdentifierFields",
-    "UnionByName",
-    "UpdateColumn",
-    "UpdateSchema",
-    "evolve_schema",
-]
 
 TypeLike: TypeAlias = Type | pa.DataType | str | PyIcebergValue
 

@@ -16,8 +16,6 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import INITIAL_SORT_ORDER_ID, UNSORTED, NullOrder, SortDirection, SortOrder
 from icecore.engine.spec.transform import Transform, UnknownTransform, parse_transform
 
-__all__ = ["SortTerm", "UpdateSortOrder", "evolve_sort_order"]
-
 
 def evolve_sort_order(
     orders: Iterable[SortOrder],

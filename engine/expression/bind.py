@@ -35,7 +35,7 @@ from icecore.engine.expression.nodes import (
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.expression.strings import like_parts
 from icecore.engine.expression.unwrap import unwrap_predicate
-from icecore.engine.expression.walk import predicates, references, rewrite
+from icecore.engine.expression.walk import rewrite
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import BucketTransform, IdentityTransform, Transform, UnknownTransform, VoidTransform
 from icecore.engine.spec.types import (
@@ -47,8 +47,6 @@ from icecore.engine.spec.types import (
     UnknownType,
     VariantType,
 )
-
-__all__ = ["bind", "can_be_null", "is_comparable", "predicates", "references", "rewrite"]
 
 _LONGEST_SHOWN = 200
 _NULL_TESTS = (PredicateOperator.IS_NULL, PredicateOperator.NOT_NULL)

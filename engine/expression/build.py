@@ -25,29 +25,6 @@ from icecore.engine.expression.nodes import (
 from icecore.engine.expression.nodes import Not as NotNode
 from icecore.engine.expression.simplify import and_, or_
 
-__all__ = [
-    "AlwaysFalse",
-    "AlwaysTrue",
-    "And",
-    "EqualTo",
-    "GreaterThan",
-    "GreaterThanOrEqual",
-    "In",
-    "IsNaN",
-    "IsNull",
-    "LessThan",
-    "LessThanOrEqual",
-    "Like",
-    "Not",
-    "NotEqualTo",
-    "NotIn",
-    "NotNaN",
-    "NotNull",
-    "NotStartsWith",
-    "Or",
-    "StartsWith",
-]
-
 
 def EqualTo(term: str | Term, literal: Any) -> Predicate:
     """`term = literal`."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from icecore.engine.expression.comparison import negated
-from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.nodes import BoundTerm, Expression, Or, Predicate, PredicateOperator
 from icecore.engine.expression.simplify import and_, or_
 from icecore.engine.expression.strings import like_prefix
@@ -40,8 +39,6 @@ from icecore.engine.spec.types import (
     PrimitiveType,
     StringType,
 )
-
-__all__ = ["evaluate", "project_inclusive", "project_strict"]
 
 _Op = PredicateOperator
 

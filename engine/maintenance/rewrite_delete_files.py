@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from attrs import define, field, frozen
 
 from icecore.engine.commit.decide import ProduceSnapshot
-from icecore.engine.data.read.read_tasks import DeleteCache
+from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.maintenance.compaction_groups import RewriteOptions

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 from attrs import define
 
-from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.read.apply_deletes import DeleteCache
+from icecore.engine.data.read.read_tasks import read_task
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.row_ranges import PIECE_BYTES, pieces
 from icecore.engine.data.write.write_rows import write_data_files

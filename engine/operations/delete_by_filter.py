@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from attrs import field, frozen
 
 from icecore.engine.commit.decide import ProduceSnapshot
-from icecore.engine.data.read.read_tasks import DeleteCache
+from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.expression.sql.parse import FilterLike

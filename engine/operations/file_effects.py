@@ -12,7 +12,7 @@ from attrs import define, field
 from icecore.engine.commit.added_files import added_entries
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.commit.new_manifests import ManifestRemoval
-from icecore.engine.data.read.read_tasks import DeleteCache
+from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest

@@ -11,7 +11,8 @@ import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.data.arrow.row_filter import filter_columns, keep_rows
-from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.read.apply_deletes import DeleteCache
+from icecore.engine.data.read.read_tasks import read_task
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_deletion_vectors
 from icecore.engine.data.write.position_delete_writer import by_partition, write_position_deletes

@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.data.arrow.arrow_partitions import partition_batches
-from icecore.engine.data.read.read_tasks import DeleteCache
+from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE, Expression, Predicate, PredicateOperator, Reference, TypedValue

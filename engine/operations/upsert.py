@@ -22,7 +22,7 @@ from icecore.engine.data.arrow.arrow_partitions import comparable
 from icecore.engine.data.arrow.arrow_values import from_array
 from icecore.engine.data.arrow.equality import EqualityKeys
 from icecore.engine.data.arrow.to_arrow import to_arrow
-from icecore.engine.data.read.read_tasks import DeleteCache
+from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import ValidationError

@@ -166,6 +166,3 @@ def _finished(target: Path) -> RelocatedWarehouse:
     views = sum(map(ev.is_view_stream, streams))
     made = Relocation.from_dict(event.payload, event.position)
     return RelocatedWarehouse(made.source, made.target, len(streams) - views, views, position=event.position)
-
-
-__all__ = ["clone_warehouse"]

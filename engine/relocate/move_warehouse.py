@@ -107,6 +107,3 @@ def _check_original_gone(place: WarehouseFolder, store: EventStore) -> None:
         f"the warehouse that {store.path.parent} is a copy of is still at {root}: clone makes the copy a warehouse of "
         f"its own"
     )
-
-
-__all__ = ["move_warehouse"]

@@ -21,8 +21,8 @@ from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.nested import no_rows
 from icecore.engine.data.arrow.row_codes import occurrences, row_codes
+from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.read.changed_file_rows import ChangedRowsReader, FileRows
-from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.errors import MissingFileError, ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_updates import snapshots_of

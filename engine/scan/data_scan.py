@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
-    from icecore.engine.data.read.read_tasks import DeleteCache
+    from icecore.engine.data.read.apply_deletes import DeleteCache
     from icecore.engine.scan.aggregates import Aggregate, Aggregates, Read
     from icecore.engine.spec.metadata import TableMetadata
     from icecore.engine.spec.types import StructType
@@ -216,7 +216,7 @@ class DataScan(ScanDisplay):
         Files of which metadata tells the answer exactly are not read. NaN is greater than all numbers. Raises
         ValidationError for anything else, and for a scan with a limit.
         """
-        from icecore.engine.data.read.read_tasks import DeleteCache
+        from icecore.engine.data.read.apply_deletes import DeleteCache
         from icecore.engine.scan.aggregates import Aggregate
 
         if self.limit is not None:
@@ -337,8 +337,8 @@ class DataScan(ScanDisplay):
 
     def read_tasks(self, tasks: Sequence[FileScanTask], projection: Schema) -> Iterator[pa.RecordBatch]:
         """The selected rows of the tasks, in order, a few files ahead; with the columns that the filter needs."""
+        from icecore.engine.data.read.apply_deletes import DeleteCache
         from icecore.engine.data.read.read_ahead import read_ahead
-        from icecore.engine.data.read.read_tasks import DeleteCache
 
         deletes = DeleteCache()
         if len(tasks) <= 1:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from icecore.engine.data.spark_schema import spark_to_schema as spark_to_schema
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (

@@ -10,7 +10,8 @@ from attrs import frozen
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
 from icecore.engine.data.arrow.row_filter import filter_batches, filter_columns
-from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.read.apply_deletes import DeleteCache
+from icecore.engine.data.read.read_tasks import read_task
 from icecore.engine.data.read.rows_of_commits import CommitFiles, CommitRows
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping

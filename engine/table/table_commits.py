@@ -12,7 +12,8 @@ from icecore.engine.table.table_handle import TableHandle
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import DryRun
     from icecore.engine.evolution.manage_snapshots import ManageSnapshots
-    from icecore.engine.evolution.update_schema import SchemaOp, UpdateSchema
+    from icecore.engine.evolution.schema_ops import SchemaOp
+    from icecore.engine.evolution.update_schema import UpdateSchema
     from icecore.engine.evolution.update_sort_order import UpdateSortOrder
     from icecore.engine.evolution.update_spec import UpdateSpec
     from icecore.engine.table.transaction import Transaction

@@ -17,8 +17,9 @@ from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.events.event import Provenance
 from icecore.engine.evolution import metadata_commands
 from icecore.engine.evolution.manage_snapshots import CherryPick, ManageSnapshots, RefChange
+from icecore.engine.evolution.schema_ops import SchemaOp
 from icecore.engine.evolution.terms import SortTerm
-from icecore.engine.evolution.update_schema import SchemaOp, UpdateSchema
+from icecore.engine.evolution.update_schema import UpdateSchema
 from icecore.engine.evolution.update_sort_order import UpdateSortOrder
 from icecore.engine.evolution.update_spec import SpecOp, UpdateSpec
 from icecore.engine.expression.given.exact_names import exact_name, with_exact_names
@@ -140,15 +141,9 @@ class Transaction(OnceInBlock):
         self.add(metadata_commands.upgraded(format_version))
         return self
 
-    def change_schema(
-        self, ops: Sequence[SchemaOp], *, allow_incompatible_changes: bool = False, case_sensitive: bool = True
-    ) -> None:
-        """Adds operations on the schema. Raises ValidationError."""
-        self.add(
-            metadata_commands.evolved_schema(
-                ops, allow_incompatible_changes=allow_incompatible_changes, case_sensitive=case_sensitive
-            )
-        )
+    def change_schema(self, ops: Sequence[SchemaOp], **how: bool) -> None:
+        """Adds operations on the schema; `how` as in `evolved_schema`. Raises ValidationError."""
+        self.add(metadata_commands.evolved_schema(ops, **how))
 
     def change_spec(self, ops: Sequence[SpecOp], *, case_sensitive: bool = True) -> None:
         """Adds operations on the partition spec. Raises ValidationError."""

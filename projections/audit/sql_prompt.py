@@ -27,7 +27,7 @@ from icecore.engine.queries.query_limits import (
 )
 from icecore.projections.audit.audit_statement import as_run, is_about_columns, parse_statement
 from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS as AUDIT_SCHEMAS
-from icecore.projections.audit.audit_tables import AUDIT_TABLES as AUDIT_TABLES
+from icecore.projections.audit.audit_tables import AUDIT_TABLES
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.audited_tables import AuditedCatalog, AuditedTable, AuditedTables
 from icecore.projections.audit.needed_columns import names_any

@@ -40,7 +40,8 @@ from icecore.projections.plan.file_queries import partition_columns
 from icecore.projections.plan.lost_values import telling_specs
 from icecore.projections.plan.manifest_pruning import leaves_in_manifests
 from icecore.projections.plan.planned_files import PlannedFiles
-from icecore.projections.plan.predicate import plan_predicate, residual
+from icecore.projections.plan.predicate import plan_predicate
+from icecore.projections.plan.residuals import residual
 from icecore.projections.plan.wide_filters import bit_columns, from_bits
 from icecore.projections.segments.entry_table import ScannedEntries
 from icecore.projections.segments.entry_typing import METRIC_PREFIXES

@@ -47,7 +47,6 @@ from icecore.projections.plan.metrics_predicate import (
     might_match,
     stored_as,
 )
-from icecore.projections.plan.residuals import residual as residual
 from icecore.projections.plan.wide_filters import all_of, any_of
 
 RECORD_COUNT = "record_count"

@@ -30,7 +30,8 @@ from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileF
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.transform import parse_transform
 from icecore.engine.spec.types import FLOATING_TYPES, PrimitiveType, StringType, UUIDType
-from icecore.projections.plan.predicate import manifest_predicate, plan_predicate, residual
+from icecore.projections.plan.predicate import manifest_predicate, plan_predicate
+from icecore.projections.plan.residuals import residual
 from icecore.projections.plan.splits import Splitting, combine, split_tasks
 from icecore.projections.segments.duckdb_types import raw_type
 

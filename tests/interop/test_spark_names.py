@@ -16,8 +16,8 @@ pytestmark = pytest.mark.spark
 from pyspark.sql import types as T  # noqa: E402
 
 import icecore  # noqa: E402
+from icecore.engine.data.spark_schema import spark_to_schema  # noqa: E402
 from icecore.engine.errors import ValidationError  # noqa: E402
-from icecore.engine.spark.spark_types import spark_to_schema  # noqa: E402
 
 CASE_SENSITIVE = "spark.sql.caseSensitive"
 HOSTILE = ["a.b", "back`tick", "quo'te", 'dou"ble', "sp ace", "per%cent", "\U0001f600", "com,ma", "k=v", "_metadata"]

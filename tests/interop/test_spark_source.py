@@ -18,7 +18,8 @@ pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark
 
 import icecore  # noqa: E402
-from icecore.engine.spark.spark_types import schema_to_spark, spark_to_schema  # noqa: E402
+from icecore.engine.data.spark_schema import spark_to_schema  # noqa: E402
+from icecore.engine.spark.spark_types import schema_to_spark  # noqa: E402
 from icecore.engine.spark_source.iceberg_source import IcecoreSource  # noqa: E402
 from icecore.engine.spark_source.metadata_rows_of_table import INSPECTED  # noqa: E402
 

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark
 
 import icecore  # noqa: E402
-from icecore.engine.spark.spark_types import spark_to_schema  # noqa: E402
+from icecore.engine.data.spark_schema import spark_to_schema  # noqa: E402
 
 QUERY = """
 SELECT id, concat('name ', id % 7) AS name, id * 1.5D AS x,

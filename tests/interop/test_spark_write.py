@@ -20,9 +20,10 @@ from pyspark.sql import types as T  # noqa: E402
 from spark_tables import STORAGE, metadata_of, plain_values, schema_of, spec_of, tasks_of, write  # noqa: E402
 from spark_written import LONG, STRING, read_back, spark_write  # noqa: E402
 
+from icecore.engine.data.spark_schema import spark_to_schema  # noqa: E402
 from icecore.engine.errors import ValidationError  # noqa: E402
 from icecore.engine.spark.read.scan_to_spark import read_tasks  # noqa: E402
-from icecore.engine.spark.spark_types import schema_to_spark, spark_to_schema  # noqa: E402
+from icecore.engine.spark.spark_types import schema_to_spark  # noqa: E402
 from icecore.engine.spec.schema import Schema  # noqa: E402
 from icecore.engine.spec.types import (  # noqa: E402
     BinaryType,

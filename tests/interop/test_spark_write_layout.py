@@ -15,8 +15,8 @@ from spark_tables import schema_of, spec_of  # noqa: E402
 from spark_written import LONG, STRING, read_back, spark_write  # noqa: E402
 
 from icecore.engine.data.arrow.arrow_partitions import partition_batches  # noqa: E402
+from icecore.engine.data.spark_schema import spark_to_schema  # noqa: E402
 from icecore.engine.errors import ValidationError  # noqa: E402
-from icecore.engine.spark.spark_types import spark_to_schema  # noqa: E402
 from icecore.engine.spec import single_value  # noqa: E402
 from icecore.engine.spec.schema import Schema  # noqa: E402
 from icecore.engine.spec.sort import NullOrder, SortDirection, SortField, SortOrder  # noqa: E402

@@ -19,8 +19,8 @@ from pyiceberg.table import StaticTable
 from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, YearTransform
 
 import icecore
-from icecore.engine.expression.bind import predicates
 from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression, PredicateOperator
+from icecore.engine.expression.walk import predicates
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.types import DoubleType, FloatType, TimestampType, TimestamptzType, UUIDType
 

@@ -13,17 +13,18 @@ from expression_cases import TYPES, VALUES, filter_texts, metrics, native, trans
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from icecore.engine.expression import parse_filter
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression
 from icecore.engine.expression.project import project_inclusive, project_strict
 from icecore.engine.expression.sql.duckdb_sql import to_sql
 from icecore.engine.expression.sql.fragment import Parameters
+from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FLOATING_TYPES, NestedField, PrimitiveType
-from icecore.projections.plan.predicate import manifest_predicate, plan_predicate, residual
+from icecore.projections.plan.predicate import manifest_predicate, plan_predicate
+from icecore.projections.plan.residuals import residual
 from icecore.projections.segments.duckdb_types import raw_type
 
 STATISTICS = ("lower", "upper", "nulls", "nans", "values")

@@ -20,9 +20,10 @@ from attrs import field, frozen
 from icecore.engine.common import fork_safety
 from icecore.engine.data.arrow.arrow_partitions import nested_column, transformed_column
 from icecore.engine.data.arrow.arrow_schema import type_to_arrow
-from icecore.engine.expression.bind import is_comparable, references
+from icecore.engine.expression.bind import is_comparable
 from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Expression
 from icecore.engine.expression.sql.duckdb_sql import to_sql
+from icecore.engine.expression.walk import references
 from icecore.engine.queries import duck
 from icecore.engine.queries.duckdb_instances import ROWS_AT_HAND
 from icecore.engine.queries.named_queries import query

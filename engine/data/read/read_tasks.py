@@ -31,8 +31,6 @@ from icecore.engine.spec.transform import IdentityTransform
 from icecore.engine.spec.types import UnknownType, walk
 from icecore.engine.storage.file_io import Storage
 
-__all__ = ["BATCH_ROWS", "DeleteCache", "read_task"]
-
 
 def read_task(
     task: FileScanTask,

@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
 from icecore.engine.data.arrow.nested import no_rows
+from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.read.changed_file_rows import (
     DELETE,
     INSERT,
@@ -25,7 +26,6 @@ from icecore.engine.data.read.changed_file_rows import (
 )
 from icecore.engine.data.read.column_resolution import FIRST_RESERVED_ID
 from icecore.engine.data.read.read_ahead import read_ahead
-from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.data.read.row_buckets import net_rows
 from icecore.engine.data.read.row_diff import RowDiff
 from icecore.engine.data.scan_task import FileScanTask

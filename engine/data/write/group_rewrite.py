@@ -11,7 +11,8 @@ import pyarrow as pa
 from attrs import evolve, frozen
 
 from icecore.engine.data.arrow.sorting import RowOrder
-from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.read.apply_deletes import DeleteCache
+from icecore.engine.data.read.read_tasks import read_task
 from icecore.engine.data.read.table_columns import Identification
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.row_ranges import partition_order

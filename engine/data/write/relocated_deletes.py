@@ -103,6 +103,3 @@ def _mapped(paths: pa.Array, mapping: LocationMapping) -> pa.Array:
     encoded = paths.dictionary_encode()
     known = pa.array([mapping.resolve(p) for p in encoded.dictionary.to_pylist()], pa.string())
     return pc.take(known, encoded.indices)
-
-
-__all__ = ["REFERENCED_DATA_FILE", "relocated_delete"]

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import evolve, frozen
 
+from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.read.changed_file_rows import (
     DELETE,
     INSERT,
@@ -23,7 +24,6 @@ from icecore.engine.data.read.changed_file_rows import (
     ChangedRowsReader,
     FileRows,
 )
-from icecore.engine.data.read.read_tasks import DeleteCache
 from icecore.engine.data.read.row_diff import RowDiff
 from icecore.engine.data.read.rows_of_commits import CommitFiles, CommitRows
 from icecore.engine.data.scan_task import FileScanTask

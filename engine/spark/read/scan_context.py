@@ -11,8 +11,8 @@ from attrs import define
 from icecore.engine.data.read.column_resolution import FIRST_RESERVED_ID
 from icecore.engine.data.read.table_columns import ColumnReader, Identification, column_reader
 from icecore.engine.errors import ValidationError
-from icecore.engine.expression.bind import references
 from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.walk import references
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.spark.name_rule import is_plain, says_true
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession

@@ -13,8 +13,8 @@ from typing import Protocol
 from icecore.engine.data.file_columns import FileColumns
 from icecore.engine.data.read.column_resolution import FIRST_RESERVED_ID
 from icecore.engine.data.scan_task import FileScanTask
-from icecore.engine.expression.bind import predicates
 from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Expression
+from icecore.engine.expression.walk import predicates
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.read.frame_columns import path_sql, shown_primitive_sql, shown_sql
 from icecore.engine.spark.read.native_scan import native_branch

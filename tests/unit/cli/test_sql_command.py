@@ -13,7 +13,7 @@ import pyarrow as pa
 from click.testing import Result
 
 import icecore
-from icecore.projections.audit.sql_prompt import AUDIT_TABLES
+from icecore.projections.audit.audit_tables import AUDIT_TABLES
 
 Run = Callable[..., Result]
 RunJson = Callable[..., Any]

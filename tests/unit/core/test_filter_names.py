@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import icecore
-from icecore.engine.expression import EqualTo
+from icecore.engine.expression.build import EqualTo
 from icecore.engine.spec.transform import BucketTransform
 from icecore.engine.spec.types import LongType
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.read.deletion_vector import encode_deletion_vector
-from icecore.engine.data.read.read_tasks import DeleteCache, read_task
+from icecore.engine.data.read.read_tasks import read_task
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat

@@ -6,8 +6,10 @@ import pytest
 from schema_changes import LAST_ID, SCHEMA, Change, change, change_with_last_id, names, names_in, primitive
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.evolution.schema_evolution import evolve_schema
+from icecore.engine.evolution.schema_ops import AddColumn, SchemaOp
 from icecore.engine.evolution.terms import parse_partition_terms, parse_sort_terms
-from icecore.engine.evolution.update_schema import AddColumn, SchemaOp, UpdateSchema, evolve_schema
+from icecore.engine.evolution.update_schema import UpdateSchema
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.types import (
     IntegerType,

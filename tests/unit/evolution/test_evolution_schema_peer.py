@@ -13,7 +13,9 @@ from pyiceberg.schema import Schema as PySchema
 from pyiceberg.table.update.schema import UpdateSchema as PyUpdateSchema
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.evolution.update_schema import SchemaOp, UpdateSchema, evolve_schema
+from icecore.engine.evolution.schema_evolution import evolve_schema
+from icecore.engine.evolution.schema_ops import SchemaOp
+from icecore.engine.evolution.update_schema import UpdateSchema
 from icecore.engine.spec.schema import Schema, type_from_json
 from icecore.engine.spec.types import Type
 

@@ -12,9 +12,10 @@ from pyiceberg.table.update.sorting import UpdateSortOrder as PyUpdateSortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.evolution.terms import parse_sort_terms
-from icecore.engine.evolution.update_schema import SchemaOp, UpdateSchema
-from icecore.engine.evolution.update_sort_order import SortTerm, UpdateSortOrder, evolve_sort_order
+from icecore.engine.evolution.schema_ops import SchemaOp
+from icecore.engine.evolution.terms import SortTerm, parse_sort_terms
+from icecore.engine.evolution.update_schema import UpdateSchema
+from icecore.engine.evolution.update_sort_order import UpdateSortOrder, evolve_sort_order
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import UNSORTED, NullOrder, SortDirection, SortOrder
 from icecore.engine.spec.types import LongType, NestedField, TimestampType

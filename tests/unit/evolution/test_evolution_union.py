@@ -6,7 +6,9 @@ import pyarrow as pa
 import pytest
 
 from icecore.engine.errors import ValidationError
-from icecore.engine.evolution.update_schema import DeleteColumn, UnionByName, UpdateSchema, evolve_schema
+from icecore.engine.evolution.schema_evolution import evolve_schema
+from icecore.engine.evolution.schema_ops import DeleteColumn, UnionByName
+from icecore.engine.evolution.update_schema import UpdateSchema
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import IntegerType, ListType, NestedField, StringType, StructType, parse_primitive
 

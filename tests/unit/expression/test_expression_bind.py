@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from icecore.engine.errors import ExpressionError
-from icecore.engine.expression import (
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.build import (
     EqualTo,
-    Expression,
     GreaterThan,
     In,
     IsNull,
@@ -22,11 +22,19 @@ from icecore.engine.expression import (
     NotEqualTo,
     NotIn,
     NotNull,
-    parse_filter,
 )
-from icecore.engine.expression.bind import bind, references
-from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Predicate, PredicateOperator, TransformTerm
+from icecore.engine.expression.nodes import (
+    FALSE,
+    TRUE,
+    BoundTerm,
+    Expression,
+    Predicate,
+    PredicateOperator,
+    TransformTerm,
+)
 from icecore.engine.expression.sql.duckdb_sql import to_sql
+from icecore.engine.expression.sql.parse import parse_filter
+from icecore.engine.expression.walk import references
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import BucketTransform, VoidTransform
 from icecore.engine.spec.types import (

@@ -8,11 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from icecore.engine import expression as build
 from icecore.engine.data.arrow.row_filter import keep_rows
 from icecore.engine.errors import ExpressionError
-from icecore.engine.expression import nodes
-from icecore.engine.expression.bind import bind, predicates
+from icecore.engine.expression import build, nodes
+from icecore.engine.expression.bind import bind
 from icecore.engine.expression.depth import MAX_DEPTH
 from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.json.expression_json import from_json, to_json
@@ -21,12 +20,14 @@ from icecore.engine.expression.project import project_inclusive, project_strict
 from icecore.engine.expression.sql.fragment import ALWAYS
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.expression.sql.sql_text import expression_text
+from icecore.engine.expression.walk import predicates
 from icecore.engine.spark.spark_filter import to_spark_sql
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import BucketTransform
 from icecore.engine.spec.types import DoubleType, LongType, NestedField
-from icecore.projections.plan.predicate import manifest_predicate, plan_predicate, residual
+from icecore.projections.plan.predicate import manifest_predicate, plan_predicate
+from icecore.projections.plan.residuals import residual
 
 SCHEMA = Schema((NestedField(1, "id", LongType(), True), NestedField(2, "x", DoubleType(), False)), 0)
 SPEC = PartitionSpec((PartitionField((1,), 1000, BucketTransform(4), "b"),), 1)

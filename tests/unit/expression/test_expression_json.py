@@ -11,11 +11,12 @@ from pydantic import TypeAdapter
 from pyiceberg.expressions import BooleanExpression
 
 from icecore.engine.errors import ExpressionError
-from icecore.engine.expression import And, EqualTo, Expression, IsNull, NotEqualTo, Or, parse_filter
 from icecore.engine.expression.bind import bind
+from icecore.engine.expression.build import And, EqualTo, IsNull, NotEqualTo, Or
 from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.json.expression_json import from_json, to_json
-from icecore.engine.expression.nodes import FALSE, TRUE
+from icecore.engine.expression.nodes import FALSE, TRUE, Expression
+from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     BinaryType,

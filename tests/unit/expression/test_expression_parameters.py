@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 from icecore.engine.errors import ExpressionError
-from icecore.engine.expression import EqualTo, parse_filter
 from icecore.engine.expression.bind import bind
+from icecore.engine.expression.build import EqualTo
 from icecore.engine.expression.nodes import FALSE, BoundTerm, Expression, Predicate, PredicateOperator
+from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import NestedField, parse_primitive
 

@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 
 from icecore.engine.errors import ExpressionError
-from icecore.engine.expression import (
-    AlwaysFalse,
-    AlwaysTrue,
+from icecore.engine.expression.build import (
     And,
     EqualTo,
-    Expression,
     GreaterThan,
     GreaterThanOrEqual,
     In,
@@ -29,9 +26,9 @@ from icecore.engine.expression import (
     NotNull,
     Or,
     StartsWith,
-    parse_filter,
 )
-from icecore.engine.expression.nodes import TransformTerm, TypedValue
+from icecore.engine.expression.nodes import AlwaysFalse, AlwaysTrue, Expression, TransformTerm, TypedValue
+from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.spec.transform import (
     BucketTransform,
     DayTransform,

@@ -12,10 +12,21 @@ from pyiceberg.partitioning import PartitionSpec as PeerSpec
 from pyiceberg.schema import Schema as PeerSchema
 from pyiceberg.typedef import Record
 
-from icecore.engine.expression import Expression, build, parse_filter
+from icecore.engine.expression import build
 from icecore.engine.expression.bind import bind
-from icecore.engine.expression.nodes import FALSE, TRUE, BoundTerm, Or, Predicate, PredicateOperator, TypedValue
-from icecore.engine.expression.project import evaluate, project_inclusive, project_strict
+from icecore.engine.expression.evaluate import evaluate
+from icecore.engine.expression.nodes import (
+    FALSE,
+    TRUE,
+    BoundTerm,
+    Expression,
+    Or,
+    Predicate,
+    PredicateOperator,
+    TypedValue,
+)
+from icecore.engine.expression.project import project_inclusive, project_strict
+from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import parse_transform

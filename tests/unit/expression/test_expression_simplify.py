@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from icecore.engine.errors import ExpressionError
-from icecore.engine.expression import And, EqualTo, In, IsNull, Not, NotIn, NotNull, Or, parse_filter
-from icecore.engine.expression.bind import bind, predicates, rewrite
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.build import And, EqualTo, In, IsNull, Not, NotIn, NotNull, Or
 from icecore.engine.expression.nodes import FALSE, TRUE
+from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.expression.strings import bytes_successor, like_parts, like_prefix, like_regex, string_successor
+from icecore.engine.expression.walk import predicates, rewrite
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import DoubleType, IntegerType, LongType, NestedField
 

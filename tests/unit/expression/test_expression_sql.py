@@ -12,10 +12,11 @@ import pytest
 from icecore.engine.data.arrow.arrow_schema import type_to_arrow
 from icecore.engine.data.arrow.row_filter import _values, keep_rows
 from icecore.engine.errors import ExpressionError
-from icecore.engine.expression import EqualTo, GreaterThan, In, LessThan, NotIn, parse_filter
 from icecore.engine.expression.bind import bind
+from icecore.engine.expression.build import EqualTo, GreaterThan, In, LessThan, NotIn
 from icecore.engine.expression.nodes import Expression, TypedValue
 from icecore.engine.expression.sql.duckdb_sql import INLINE_LITERALS, to_sql
+from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     DateType,

@@ -9,10 +9,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from icecore.engine.expression import In, parse_filter
 from icecore.engine.expression.bind import bind
+from icecore.engine.expression.build import In
 from icecore.engine.expression.nodes import FALSE, TRUE, Predicate
 from icecore.engine.expression.sql.fragment import ALWAYS, NEVER, Parameters
+from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import parse_transform
@@ -28,7 +29,8 @@ from icecore.engine.spec.types import (
     UUIDType,
 )
 from icecore.projections.plan.metrics_predicate import MAX_RANGES, literal_ranges
-from icecore.projections.plan.predicate import manifest_predicate, plan_predicate, residual
+from icecore.projections.plan.predicate import manifest_predicate, plan_predicate
+from icecore.projections.plan.residuals import residual
 
 SCHEMA = Schema(
     (

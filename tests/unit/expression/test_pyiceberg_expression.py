@@ -16,7 +16,7 @@ from icecore.engine.errors import ExpressionError
 from icecore.engine.expression import build
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.evaluate import evaluate
-from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
@@ -66,7 +66,7 @@ def test_a_naive_timestamp_is_utc_in_a_column_with_a_zone_as_in_pyiceberg() -> N
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
-        (AlwaysTrue(), build.AlwaysTrue()),
+        (AlwaysTrue(), TRUE),
         (And(EqualTo("a", 1), EqualTo("b.c", 2)), build.And(build.EqualTo("a", 1), build.EqualTo("b.c", 2))),
         (Or(EqualTo("a", 1), StartsWith("s", "x")), build.Or(build.EqualTo("a", 1), build.StartsWith("s", "x"))),
         (~EqualTo("a", 1), build.NotEqualTo("a", 1)),
