@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from icecore.engine.errors import CommitFailedError
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from icecore.engine.spec.updates.metadata_update import (
@@ -108,12 +107,6 @@ def _branches(base: TableMetadata) -> list[TableRequirement]:
         for name, ref in base.refs.items()
         if ref.type is SnapshotRefType.BRANCH and name != MAIN_BRANCH
     ]
-
-
-def check(metadata: TableMetadata | None, requirements: Iterable[TableRequirement]) -> None:
-    """Raises CommitFailedError for the first requirement that is not met."""
-    for _, failure in failures(metadata, requirements):
-        raise CommitFailedError(failure)
 
 
 def failures(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from weakref import ref
 
 import pyarrow as pa
 from attrs import evolve
 
+from icecore.engine.errors import StorageError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import Expression
+from icecore.engine.expression.simplify import and_
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.spec.schema import Schema
 from icecore.projections.plan.planner import PlannedFiles, Planner
@@ -76,13 +79,24 @@ def planned_with_columns(scan: Plannable, names: Sequence[str]) -> tuple[Planned
 
 
 def replanned(scan: Plannable) -> Callable[[Expression], list[str]] | None:
-    """The way to plan a scan again with a further filter; None where plans are not made here."""
-    from icecore.engine.scan.replanning import replanning
+    """A function that gives the locations of the files which a further filter leaves, bound to the schema.
 
+    It keeps no planner alive and opens none that was closed: then it raises StorageError. None where plans are not made
+    here.
+    """
     if scan._session is not None:
         return None
+    known, state, row_filter, schema = ref(scan._planner), scan._state, scan.row_filter, scan.schema
     listed, entries = scan._manifests()
-    return replanning(scan._planner, scan._state, listed, scan.row_filter, scan.schema, entries)
+
+    def locations(further: Expression) -> list[str]:
+        planner = known()
+        if planner is None or not planner.is_open():
+            raise StorageError("the catalog that planned the scan is closed")
+        left = planner.plan_manifests(state, listed, and_(row_filter, further), schema, entries)
+        return [str(location) for location in left.files["file_path"].to_pylist()]
+
+    return locations
 
 
 def _planner(scan: Plannable, session: SparkSession) -> SparkPlanner:
