@@ -37,6 +37,7 @@ from icecore.engine.forget.redact_events import (
 )
 from icecore.engine.forget.rewritten_metadata import rewrite_metadata
 from icecore.engine.forget.value_matches import Wanted
+from icecore.engine.log.archives import ARCHIVE
 from icecore.engine.log.redactions import Redaction
 from icecore.engine.log.reports.client_reports import ClientReports
 from icecore.engine.log.store import MODELS, WriteTransaction
@@ -106,7 +107,7 @@ class Forgetter:
                 )
                 drop_answers(self.repository.store)
                 position = str(event.position)
-                self.repository.store.execute(REDACTION, "put_note", key=f"{FORGOTTEN}{stream}", value=position)
+                self.repository.store.execute(MODELS, "put_warehouse", key=f"{FORGOTTEN}{stream}", value=position)
         if event is not None:
             self.tidy()
         positions = tuple(r.position for r in bounds.replacements)
@@ -164,7 +165,7 @@ class Forgetter:
                 state = kind.fold(None, store.stream_events(stream, 0, row["position"]))
                 version = row["stream_version"]
                 data = None if state is None else kind.encode(state)
-                store.execute(REDACTION, "put_kept_state", stream=stream, stream_version=version, state=data)
+                store.execute(ARCHIVE, "put_state", stream=stream, stream_version=version, state=data)
 
     @contextlib.contextmanager
     def _settled(self, stream: str) -> Iterator[WriteTransaction]:

@@ -25,7 +25,7 @@ from icecore.engine.events.event import ACTOR, CONTENT, MESSAGE, PAYLOAD, Event,
 from icecore.engine.log.archives import Archive
 from icecore.engine.log.redactions import ENVELOPE, Redaction, Redactions
 from icecore.engine.log.sqlite_file import SETTINGS, run_script
-from icecore.engine.log.store import FORGETTING, EventStore
+from icecore.engine.log.store import FORGETTING, MODELS, EventStore
 from icecore.engine.queries.named_queries import query
 from icecore.engine.storage.late_files import sync_path
 
@@ -113,7 +113,7 @@ def _note(store: EventStore, archives: Sequence[str] = (), streams: Sequence[str
     """Notes work for `tidy`, besides what is left of earlier work."""
     before = ToTidy.of(store) or ToTidy()
     note = ToTidy((*before.archives, *archives), tuple(dict.fromkeys((*before.streams, *streams))))
-    store.execute(REDACTION, "put_note", key=FORGETTING, value=note.to_json())
+    store.execute(MODELS, "put_warehouse", key=FORGETTING, value=note.to_json())
 
 
 def _redactions(store: EventStore, replacement: Replacement) -> list[Redaction]:

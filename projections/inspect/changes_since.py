@@ -24,7 +24,7 @@ from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.repository.ancestors import parent_id
 from icecore.engine.repository.repository import Repository
-from icecore.engine.spec.content_file import ManifestContent
+from icecore.engine.spec.content_file import ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.projections.plan.file_queries import partition_columns
@@ -88,11 +88,11 @@ class ChangesSince:
 
     def added_data(self, bound: Expression, schema: Schema) -> list[ChangedFile]:
         """Added data files that may have rows of the filter, but for rewritten ones: their rows were there."""
-        return self._by_filter("added_data", bound, schema)
+        return self._changed_data(ManifestEntryStatus.ADDED, bound, schema)
 
     def removed_data(self, bound: Expression, schema: Schema) -> list[ChangedFile]:
         """Removed data files that may have had rows of the filter, but for those that were rewritten."""
-        return self._by_filter("removed_data", bound, schema)
+        return self._changed_data(ManifestEntryStatus.DELETED, bound, schema)
 
     def changed_deletes(self, bound: Expression, schema: Schema, base: Collection[str]) -> list[ChangedFile]:
         """Added or removed delete files that may concern rows of the filter.
@@ -155,11 +155,12 @@ class ChangesSince:
 
         return self._files(self._ask(run, [*data, *self._manifests_of(ManifestContent.DELETES)]))
 
-    def _by_filter(self, name: str, bound: Expression, schema: Schema) -> list[ChangedFile]:
+    def _changed_data(self, status: ManifestEntryStatus, bound: Expression, schema: Schema) -> list[ChangedFile]:
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             predicate = plan_predicate(bound, telling_specs(self.state.metadata), schema, table.columns)
             parameters = Parameters()
-            sql = query(CONFLICTS, name, entries=table.name, where=parameters.write(predicate.where))
+            where = parameters.write(predicate.where)
+            sql = query(CONFLICTS, "changed_data", entries=table.name, status=str(int(status)), where=where)
             return duck.arrow(connection, sql, parameters.values)
 
         return self._files(self._ask(run, self._manifests_of(ManifestContent.DATA)))

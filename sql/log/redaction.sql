@@ -54,17 +54,11 @@ UPDATE kept_event SET actor = $actor, message = $message, payload = $payload WHE
 -- name: put_kept_content
 UPDATE kept_content SET data = $data WHERE position = $position;
 
--- name: put_kept_state
-UPDATE archived_stream SET state = $state WHERE stream = $stream AND stream_version = $stream_version;
-
 -- name: put_archive_file
 UPDATE archive SET file = $file, length = $length, sha256 = $sha256 WHERE archive_id = $archive_id;
 
 -- name: drop_checkpoints
 DELETE FROM checkpoint WHERE stream = $stream;
-
--- name: put_note
-INSERT INTO warehouse (key, value) VALUES ($key, $value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
 -- name: notes_below
 SELECT key FROM warehouse WHERE key >= $prefix AND key < $after ORDER BY key;

@@ -9,20 +9,13 @@ CREATE OR REPLACE TEMP TABLE new_snapshots AS SELECT snapshot_id, replaces FROM 
 -- name: files_of_interest
 CREATE OR REPLACE TEMP TABLE files_of_interest AS SELECT DISTINCT file_path FROM files_of_interest_arrow;
 
--- name: added_data
+-- name: changed_data
 -- {entries}: the wide entries of the table
+-- {status}: 1 for files that were added, 2 for those that were removed
 -- {where}: whether a file may hold a row of the filter
 SELECT e.file_path, e.snapshot_id, e.spec_id, e.partition
 FROM {entries} AS e JOIN scan_manifests USING (m) JOIN new_snapshots AS n USING (snapshot_id)
-WHERE e.content = 0 AND e.status = 1 AND NOT n.replaces AND ({where})
-ORDER BY e.snapshot_id, e.file_path;
-
--- name: removed_data
--- {entries}: the wide entries of the table
--- {where}: whether a file may hold a row of the filter
-SELECT e.file_path, e.snapshot_id, e.spec_id, e.partition
-FROM {entries} AS e JOIN scan_manifests USING (m) JOIN new_snapshots AS n USING (snapshot_id)
-WHERE e.content = 0 AND e.status = 2 AND NOT n.replaces AND ({where})
+WHERE e.content = 0 AND e.status = {status} AND NOT n.replaces AND ({where})
 ORDER BY e.snapshot_id, e.file_path;
 
 -- name: missing_data
