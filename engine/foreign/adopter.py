@@ -28,9 +28,8 @@ from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.replay.kinds import VIEWS, TableStates
 from icecore.engine.replay.states import States
-from icecore.engine.replay.table_states import TableStates
-from icecore.engine.replay.view_states import VIEWS
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.file_follower import FileFollower
 from icecore.projections.files.version_files import version_after

@@ -21,8 +21,7 @@ from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold
 from icecore.engine.metadata.view_fold import ViewState
-from icecore.engine.replay.table_states import TableStates
-from icecore.engine.replay.view_states import ViewStates
+from icecore.engine.replay.kinds import TableStates, ViewStates
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.file_follower import FileFollower

@@ -23,7 +23,6 @@ from icecore.engine.forget.forgettable_text import (
     changed_streams,
     check_kept_files,
     check_not_in_force,
-    kind_of,
     text_replacements,
 )
 from icecore.engine.forget.redact_events import (
@@ -42,6 +41,7 @@ from icecore.engine.log.redactions import Redaction
 from icecore.engine.log.reports.client_reports import ClientReports
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.metadata.fold import TableState
+from icecore.engine.replay.kinds import kind_of
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.retry_policy import FOREIGN_ATTEMPTS
 from icecore.projections.files.file_follower import MaterializationWarning

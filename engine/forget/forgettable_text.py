@@ -21,9 +21,8 @@ from icecore.engine.formats.event_content import files_part
 from icecore.engine.log.namespaces import fold_namespaces
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.replay.states import Kind, State
-from icecore.engine.replay.table_states import TABLES
-from icecore.engine.replay.view_states import VIEWS
+from icecore.engine.replay.kinds import kind_of
+from icecore.engine.replay.states import State
 
 LEFT = "forgotten"
 """What stands in the place of the text."""
@@ -142,11 +141,6 @@ def changed_streams(store: EventStore, replacements: Iterable[Replacement]) -> l
     """The streams whose payloads are replaced."""
     positions = [r.position for r in replacements if PAYLOAD in r.texts]
     return list(dict.fromkeys(store.event_at(p).stream for p in positions))
-
-
-def kind_of(stream: str) -> Kind[Any]:
-    """The kind of a stream's states."""
-    return VIEWS if ev.is_view_stream(stream) else TABLES
 
 
 def check_not_in_force(store: EventStore, streams: Collection[str], replacements: Iterable[Replacement]) -> None:

@@ -24,8 +24,8 @@ from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold, metadata_folder
 from icecore.engine.metadata.materialize_mode import is_manual, writes_again
+from icecore.engine.replay.kinds import TABLES, TableStates
 from icecore.engine.replay.states import States
-from icecore.engine.replay.table_states import TABLES, TableStates
 from icecore.engine.repository.failed_requirements import decided, failure, last_commit
 from icecore.engine.repository.given_files import GivenFiles
 from icecore.engine.repository.manifest_lists import ManifestLists

@@ -16,8 +16,8 @@ from icecore.engine.events.event import Event, Provenance
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.metadata.view_builder import ViewBuilder, check_view_requirements
 from icecore.engine.metadata.view_fold import ViewState, evolve_view, view_metadata_folder
+from icecore.engine.replay.kinds import VIEWS, ViewStates
 from icecore.engine.replay.states import States
-from icecore.engine.replay.view_states import VIEWS, ViewStates
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.updates.metadata_update import stored_updates
 from icecore.engine.spec.updates.requirement import AssertCreate, AssertViewUuid, ViewRequirement

@@ -24,7 +24,7 @@ from icecore.engine.events.event import Event
 from icecore.engine.log.lock.standing import Standing
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState, folders_of, is_file_system
-from icecore.engine.replay.table_states import TableStates
+from icecore.engine.replay.kinds import TableStates
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.materialize import Materializer
 from icecore.projections.files.metadata_cleanup import deletes_metadata

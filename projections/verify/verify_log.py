@@ -8,16 +8,14 @@ from typing import TypeAlias
 from attrs import frozen
 
 from icecore.engine.errors import IcecoreError, MissingArchiveError, name_text
-from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
+from icecore.engine.events.event import CATALOG_STREAM
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.namespaces import fold_namespaces
 from icecore.engine.log.read_models import dotted
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.view_fold import ViewState
-from icecore.engine.replay.states import Kind, S
-from icecore.engine.replay.table_states import TABLES
-from icecore.engine.replay.view_states import VIEWS
+from icecore.engine.replay.kinds import kind_of
 from icecore.engine.repository.repository import Repository
 from icecore.projections.verify.verify_files import hint_problems
 from icecore.projections.verify.verify_models import database_problems, model_problems
@@ -66,23 +64,20 @@ def _replayed(store: EventStore, stream: str, up_to: int | None = None) -> State
         events = list(store.stream_events(stream, 0, up_to))
     except MissingArchiveError:
         # That the archive is missing is a problem already; what comes after it is checked from the state at its end.
-        if is_view_stream(stream):
-            return _replayed_from_archive(VIEWS, store, stream, up_to)
-        return _replayed_from_archive(TABLES, store, stream, up_to)
-    return _kind(stream).fold(None, events)
+        return _replayed_from_archive(store, stream, up_to)
+    state: State | None = kind_of(stream).fold(None, events)
+    return state
 
 
-def _kind(stream: str) -> Kind[TableState] | Kind[ViewState]:
-    return VIEWS if is_view_stream(stream) else TABLES
-
-
-def _replayed_from_archive(kind: Kind[S], store: EventStore, stream: str, up_to: int | None) -> S | None:
+def _replayed_from_archive(store: EventStore, stream: str, up_to: int | None) -> State | None:
     limit = 2**62 if up_to is None else up_to
     row = store.archives.kept_row("state_by_position", stream=stream, up_to=limit)
     if row is None:
         raise MissingArchiveError("the archive of its first events is missing")
-    state = kind.decode(row["state"], stream)
-    return kind.fold(state, store.stream_events(stream, state.stream_version, up_to))
+    kind = kind_of(stream)
+    base = kind.decode(row["state"], stream)
+    state: State | None = kind.fold(base, store.stream_events(stream, base.stream_version, up_to))
+    return state
 
 
 def _streams(store: EventStore) -> set[str]:
@@ -160,7 +155,7 @@ def _checkpoint_problems(store: EventStore, streams: frozenset[str] | None) -> I
         at = f"checkpoint of {row['stream']} at version {row['stream_version']}"
         try:
             stream = row["stream"]
-            kept = _kind(stream).decode(row["state"], stream)
+            kept = kind_of(stream).decode(row["state"], stream)
             replayed = _replayed(store, stream, row["position"])
         except IcecoreError as e:
             yield f"{at}: {e}"

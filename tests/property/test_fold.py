@@ -16,7 +16,7 @@ import icecore
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.errors import IcecoreError
 from icecore.engine.metadata.fold import TableState, fold
-from icecore.engine.replay.table_states import TABLES
+from icecore.engine.replay.kinds import TABLES
 from icecore.engine.spec.types import LongType
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])

@@ -11,7 +11,7 @@ from core_tables import ids_of, local, make_table, repository_of, rows, store_of
 import icecore
 from icecore.engine.errors import CorruptLogError, IcecoreError, NoSuchTableError
 from icecore.engine.formats.event_content import decode_content, encode_content
-from icecore.engine.replay.table_states import TABLES
+from icecore.engine.replay.kinds import TABLES
 
 
 @pytest.fixture
