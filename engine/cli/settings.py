@@ -61,11 +61,16 @@ class Settings:
 
         print_rows(columns, rows, self.form, before=before, after=after)
 
-    def print_arrow(self, table: pa.Table, *, null: str = "null", as_data: bool = True) -> None:
-        """Prints a result; `as_data` are rows of a user's table, whose ids are not shortened."""
+    def print_arrow(
+        self, table: pa.Table, *, null: str = "null", as_data: bool = True, below: str | None = None
+    ) -> None:
+        """Prints a result; `as_data` are rows of a user's table, whose ids are not shortened.
+
+        A column `below` gets a line of its own under each row where the terminal is too narrow.
+        """
         from icecore.engine.display.output import print_arrow
 
-        print_arrow(table, self.form, null=null, as_data=as_data)
+        print_arrow(table, self.form, null=null, as_data=as_data, below=below)
 
     def print_record(self, record: Mapping[str, Any], *lines: str) -> None:
         """Prints what was found or done: the record for programs, the lines for people."""

@@ -62,8 +62,11 @@ def print_rows(
     before: Sequence[str] = (),
     after: Sequence[str] = (),
     as_data: bool = False,
+    below: str | None = None,
 ) -> None:
-    """Prints rows; as text between the lines `before` and `after`. Ids and counts of data stay as they are.
+    """Prints rows; as text between the lines `before` and `after`, with a column `below` each row as `row_lines` does.
+
+    Ids and counts of data stay as they are.
 
     Raises ValidationError for Arrow on a terminal.
     """
@@ -76,10 +79,12 @@ def print_rows(
     elif form.output == ARROW:
         _write_arrow(_arrow_table(columns, rows))
     else:
-        _page([*before, *row_lines(columns, rows, form, null=null, as_data=as_data), *after])
+        _page([*before, *row_lines(columns, rows, form, null=null, as_data=as_data, below=below), *after])
 
 
-def print_arrow(table: pa.Table, form: Form = PLAIN, *, null: str = "null", as_data: bool = True) -> None:
+def print_arrow(
+    table: pa.Table, form: Form = PLAIN, *, null: str = "null", as_data: bool = True, below: str | None = None
+) -> None:
     """Prints a result as `print_rows` does, as Arrow with its own types."""
     names = distinct_names(table.column_names)
     if form.output == ARROW:
@@ -87,7 +92,7 @@ def print_arrow(table: pa.Table, form: Form = PLAIN, *, null: str = "null", as_d
         return
     columns = [python_values(c) for c in table.columns]
     rows = list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
-    print_rows(names, rows, form, null=null, as_data=as_data)
+    print_rows(names, rows, form, null=null, as_data=as_data, below=below)
 
 
 def print_record(record: Mapping[str, Any], form: Form, lines: Iterable[str]) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from icecore.projections.audit.diff import CatalogDiff
 
 SHOWN = 20
+_PATH = "file_path"
 _FILES = click.option("--files", is_flag=True, help="Each file.")
 _ROWS = click.option("--rows", is_flag=True, help="Each row.")
 
@@ -52,7 +53,10 @@ def diff(
             raise click.UsageError("--files, --rows, refs and snapshots are of a --table.")
         if table is not None and (files or rows or of_refs):
             found = _of_table(catalog, table, moments, branch)
-            settings.print_arrow(found.rows() if rows else found.files(), as_data=rows)
+            if rows:
+                settings.print_arrow(found.rows())
+            else:
+                settings.print_arrow(found.files(), as_data=False, below=_PATH)
             return
         difference = catalog.diff(*(value for _, value in filter(None, moments)))
         if table is not None:
@@ -146,7 +150,7 @@ def show_commit(settings: Settings, position: int, files: bool, rows: bool) -> N
             settings.print_arrow(changed)
             return
     if files:
-        settings.print_arrow(commit.files, as_data=False)
+        settings.print_arrow(commit.files, as_data=False, below=_PATH)
         return
     event = commit.event
     who = {n: event[n] for n in ("position", "recorded_at", "actor", "engine", "message", "kind", "name", "changes")}
@@ -164,11 +168,11 @@ def show_commit(settings: Settings, position: int, files: bool, rows: bool) -> N
     if facts:
         lines += ["", *row_lines(columns, facts, settings.form)]
     if commit.files.num_rows:
-        shown = [
-            n for n in ("change", "content", "partition", "record_count", "file_path") if n in commit.files.column_names
-        ]
+        shown = [n for n in ("change", "content", "partition", "record_count", _PATH) if n in commit.files.column_names]
         some = commit.files.select(shown).slice(0, SHOWN).to_pylist()
-        lines += ["", counted(commit.files.num_rows, "file"), *row_lines(shown, [list(r.values()) for r in some])]
+        rows_of_files = [list(r.values()) for r in some]
+        lines += ["", counted(commit.files.num_rows, "file")]
+        lines += row_lines(shown, rows_of_files, settings.form, below=_PATH)
     settings.print_record(record, *lines)
 
 

@@ -150,7 +150,7 @@ def _tell(settings: Settings, record: dict[str, Any], told: str) -> None:
 
 def _lines(settings: Settings, events: list[dict[str, Any]]) -> list[str]:
     shown = ["name", "message", "changes"]
-    return row_lines(shown, [tuple(e[c] for c in shown) for e in events], settings.form)
+    return row_lines(shown, [tuple(e[c] for c in shown) for e in events], settings.form, below="changes")
 
 
 def _foretold(outcome: Any) -> list[dict[str, Any]]:

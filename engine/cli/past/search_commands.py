@@ -52,7 +52,7 @@ def where_is(
     ]
     lines = [f"{'nowhere' if found.is_nowhere else counted(len(places), 'place')}: searched {searched}"]
     columns = ("kind", "where", "what", "count", "table", "snapshots", "refs")
-    lines += row_lines(columns, places, settings.form) if places else []
+    lines += row_lines(columns, places, settings.form, below="where") if places else []
     lines += [f"not searched: {location}: {why}" for location, why in found.unread.items()]
     settings.print_record({**asdict(found), "is_nowhere": found.is_nowhere}, *lines)
     if not found.is_nowhere:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from click.testing import Result
 from pyiceberg.catalog.sql import SqlCatalog
 
 import icecore
+from icecore.engine.display import output
 from icecore.engine.foreign.adopter import ForeignCommitWarning
 
 Run = Callable[..., Result]
@@ -179,6 +181,24 @@ def test_diff_tells_people_of_files_where_facts_stand(run: Run, run_json: RunJso
     text = run("diff", "3", "--table", orders).stdout
     assert "added_files" not in text.splitlines()[0]
     assert " ".join(text[text.index("data-files") :].split()) == "data-files main - 3 files, 3 rows + 2 files, 2 rows"
+
+
+def test_on_80_columns_paths_and_changes_stand_below_their_rows(
+    run: Run, run_json: RunJson, orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nine characters of a path would tell no file from another, and half of what an undo does is not what it does."""
+    names = [row["file_path"][-30:] for row in run_json("diff", "2", "--table", orders, "--files")]
+    monkeypatch.setattr(output, "terminal_size", lambda: os.terminal_size((80, 1000)))
+    of_files = (["diff", "2", "--table", orders, "--files"], ["show-commit", "3", "--files"], ["show-commit", "3"])
+    for command in of_files:
+        text = run(*command).stdout
+        assert all(name in text for name in names), text
+        assert max(map(len, run(*command, "-x").stdout.splitlines())) > 80
+    assert f"/{orders.replace('.', '/')}/data/" in run("show-commit", "3", "--wide").stdout
+    found = run("where-is", "first", code=1).stdout
+    assert any(name in found for name in names), found
+    told = run("undo", "--actor", "bob", "--dry-run").stdout
+    assert "           delete: - 3 files, - 3 rows; branch main -> " in told, told
 
 
 def test_a_clone_of_a_copy_is_told_as_one_of_the_copy(
