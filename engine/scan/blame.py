@@ -32,6 +32,7 @@ from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.scan.changelog import manifests_around
 from icecore.engine.scan.data_scan import DataScan
+from icecore.engine.scan.relation.missing_files import telling_expiry
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.reserved import LAST_UPDATED_SEQUENCE_NUMBER, LINEAGE, POS, ROW_ID, with_columns
 from icecore.engine.spec.schema import Schema
@@ -103,8 +104,9 @@ class Blame:
         self._read_log()
         snapshot = self.scan.snapshot
         listed = () if snapshot is None else self.planner.list_manifests(self.state, snapshot)
-        rows = self._rows(*self._plan(listed))
-        origins = self._origins(rows)
+        with telling_expiry(self.planner.repository, self.state, filter(None, (snapshot,))):
+            rows = self._rows(*self._plan(listed))
+            origins = self._origins(rows)
         told = pa.Table.from_pylist([o.row() for o in origins], schema=COMMIT)
         wanted = schema_to_arrow(self.scan.projection, with_ids=False)
         for name in wanted.names:

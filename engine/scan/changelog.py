@@ -33,6 +33,7 @@ from icecore.engine.metadata.snapshot_range import SnapshotRange
 from icecore.engine.repository.ancestors import parent_id
 from icecore.engine.repository.repository import Repository
 from icecore.engine.scan.incremental_append import added_by
+from icecore.engine.scan.relation.missing_files import telling_expiry
 from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.spec.reserved import (
     CHANGE_TYPE,
@@ -167,15 +168,17 @@ class IncrementalChangelogScan:
         plans = (self._plan(repository.list_manifests(self._state, s) if s else ()) for s in (before, after))
         changes = schema_to_arrow(with_columns(self._selected, CHANGE_TYPE), with_ids=False)
         difference = plan_difference(*plans)
-        found = [
-            batch
-            for change_type, rows in self.rows.changes(difference.gone, difference.come, difference.changed)
-            for batch in rows.append_column(CHANGE_TYPE.name, pa.repeat(change_type, rows.num_rows)).to_batches()
-        ]
+        with telling_expiry(repository, self._state, filter(None, (before, after))):
+            found = [
+                batch
+                for change_type, rows in self.rows.changes(difference.gone, difference.come, difference.changed)
+                for batch in rows.append_column(CHANGE_TYPE.name, pa.repeat(change_type, rows.num_rows)).to_batches()
+            ]
         return pa.Table.from_batches([narrow(batch, changes) for batch in found], changes)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        return self.rows.batches(self.commits())
+        with telling_expiry(self._planner.repository, self._state, self.snapshots):
+            yield from self.rows.batches(self.commits())
 
     def commits(self) -> Iterator[CommitFiles]:
         """The files of each commit. Raises ValidationError where what one changed can't be told."""

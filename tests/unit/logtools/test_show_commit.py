@@ -10,7 +10,7 @@ from core_tables import make_table, rows
 
 import icecore
 from icecore.engine.display.ref_graph import graph_lines
-from icecore.engine.errors import NoSuchSnapshotError, NoSuchTableError, ValidationError
+from icecore.engine.errors import MissingFileError, NoSuchSnapshotError, NoSuchTableError, ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.log.reader import EventReader
 
@@ -40,6 +40,34 @@ def test_a_commit_is_shown_whole(catalog: icecore.Catalog) -> None:
     for wrong in (0, catalog.position + 1):
         with pytest.raises(ValidationError, match="no commit at position"):
             catalog.show_commit(wrong)
+
+
+def test_changes_whose_files_are_gone_say_who_let_them_go(catalog: icecore.Catalog) -> None:
+    """Rows of a commit, of a difference and their blame, as all rows of the past: who expired or purged is told."""
+    table = make_table(catalog)
+    for ids in ([1, 2], [3]):
+        table.append(rows(*ids))
+    table.delete("id = 1")
+    position = catalog.position
+    for snapshot in table.snapshots()[:-1]:
+        table.maintenance.expire_snapshots(author="cron", message="weekly").by_id(snapshot.snapshot_id).commit()
+    said = rf"; snapshot \d+ of ns\.t was expired at position {catalog.position - 1}, 20.* UTC, by cron \('weekly'\)"
+    with pytest.raises(MissingFileError, match=said):
+        catalog.show_commit(position).rows()
+    make_table(catalog, "u").append(rows(1))
+    position = catalog.position
+    catalog.drop_table("ns.u")
+    catalog.purge_table("ns.u", author="bob", message="space")
+    said = rf"; ns\.u was purged at position {catalog.position}, 20.* UTC, by bob \('space'\)"
+    of_past = catalog.at(position).load_table("ns.u")
+    for read in (
+        catalog.show_commit(position).rows,
+        catalog.diff_table("ns.u", 0, position).rows,
+        of_past.incremental_changelog_scan().to_arrow,
+        of_past.blame,
+    ):
+        with pytest.raises(MissingFileError, match=said):
+            read()
 
 
 def test_the_events_of_a_transaction_are_told(catalog: icecore.Catalog) -> None:
