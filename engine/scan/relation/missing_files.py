@@ -1,4 +1,7 @@
-"""Files of a scan that are gone: the commit that expired its snapshot or purged its table is named, where one did."""
+"""Files of a scan that are gone: the commit that expired its snapshot or purged its table is named, where one did.
+
+Where none did, somebody deleted them beside the log.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def telling_expiry(repository: Repository, state: TableState, snapshots: Iterabl
 def _told(
     repository: Repository, state: TableState, snapshot_ids: Iterable[int], error: MissingFileError
 ) -> MissingFileError:
-    """The error with the first of the commits after the state that expired one of the snapshots, else the purge."""
+    """The error with the first commit after the state that expired a snapshot, else the purge, else what tells more."""
     name = name_text(state.identifier)
     for snapshot_id in snapshot_ids:
         if (gone := expiry_of(repository.store, state.stream, snapshot_id, state.position)) is not None:
@@ -66,7 +69,7 @@ def _told(
             break
     else:
         if (purged_at := repository.state(state.stream).purged_at) is None:
-            return error
+            return MissingFileError(f"{error}; no commit let it go: `icecore verify` tells all files that are gone")
         gone, told = repository.store.event_at(purged_at), f"{name} was purged"
     when = datetime.fromtimestamp(gone.recorded_at_ms / 1000, UTC)
     return MissingFileError(

@@ -1,4 +1,4 @@
-"""Rows of the past whose files are deleted: whoever reads them is told by whom, DuckDB or the reader of this engine."""
+"""Rows whose files are deleted: whoever reads them is told by whom, DuckDB or the reader of this engine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from core_tables import local
 
 import icecore
 from icecore.engine.catalog.catalog_at import CatalogAt
@@ -42,3 +43,15 @@ def test_rows_of_a_purged_table_say_who_purged_it(one_row: icecore.Catalog) -> N
     one_row.drop_table("ns.t")
     one_row.purge_table("ns.t", message="space", author="bob")
     check_told(past, rf"; ns\.t was purged at position {one_row.position}, 20.* UTC, by bob \('space'\)")
+
+
+def test_rows_of_a_file_that_no_commit_let_go_say_what_finds_the_others(one_row: icecore.Catalog) -> None:
+    """Somebody deleted it by hand, and hardly it alone."""
+    table = one_row.load_table("ns.t")
+    [task] = table.scan().plan_files()
+    local(task.file.file_path).unlink()
+    said = "; no commit let it go: `icecore verify` tells all files that are gone"
+    check_told(one_row.at(one_row.position), said)
+    for read in (table.blame, one_row.show_commit(one_row.position).rows):
+        with pytest.raises(MissingFileError, match=said):
+            read()
