@@ -107,7 +107,8 @@ def rows_of(
         found = _metadata_rows(mention, scope, lookup)
         if found is not None:
             return found
-        raise NoSuchTableError(str(e), like=names_like(mention.parts, all_names())) from e
+        reads_log = "" if len(mention.parts) > 1 else "; the log and the metadata of all tables are read by `sql`"
+        raise NoSuchTableError(f"{e}{reads_log}", like=names_like(mention.parts, all_names())) from e
     match source:
         case TableSource(table):
             return TableRows(_scan(table, mention))

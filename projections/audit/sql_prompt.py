@@ -114,7 +114,7 @@ def _reason(
 def _known(statement: exp.Expression, reason: duckdb.Error) -> str:
     """The names that there are, where one is none: columns of the tables that a statement names, else all tables.
 
-    Who asks for a table by its namespace is told what reads it.
+    Who asks for another table is told what reads rows, before the many names.
     """
     own = {e.alias.lower() for e in statement.find_all(exp.CTE)}
     named = {t.name.lower() for t in statement.find_all(exp.Table)} - own
@@ -123,8 +123,9 @@ def _known(statement: exp.Expression, reason: duckdb.Error) -> str:
         case duckdb.BinderException() if about:
             return "".join(f";\nthe columns of {n} are: {', '.join(schema.names)}" for n, schema in about.items())
         case duckdb.BinderException() | duckdb.CatalogException():
-            rows = "; rows of a table are read by `query`" if any(t.db for t in statement.find_all(exp.Table)) else ""
-            return f";\nthe tables are: {', '.join(AUDIT_TABLES)}{rows}"
+            is_other = any(t.db for t in statement.find_all(exp.Table)) or named - AUDIT_SCHEMAS.keys() - {""}
+            rows = "rows of a table are read by `query`; " if is_other else ""
+            return f";\n{rows}the tables here are: {', '.join(AUDIT_TABLES)}"
         case _:
             return ""
 

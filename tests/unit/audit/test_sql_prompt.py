@@ -158,10 +158,13 @@ def test_what_changes_something_is_refused_in_one_line(
 def test_suggestions_are_audit_tables(catalog: icecore.Catalog) -> None:
     with pytest.raises(ValidationError, match='Did you mean "manifests"'):
         catalog.sql("SELECT * FROM manifest")
-    with pytest.raises(ValidationError, match=r"the tables are: .*problems"):
+    with pytest.raises(ValidationError, match=r";\nthe tables here are: .*problems"):
         catalog.sql("SELECT * FROM query_table('files')")
-    with pytest.raises(ValidationError, match=r"commits.*; rows of a table are read by `query`$"):
-        catalog.sql("SELECT * FROM ns.t")
+    for name in ("ns.t", '"ns.t"', "t", "ns.t.files", "log JOIN t USING (name)"):
+        with pytest.raises(
+            ValidationError, match=r"\nrows of a table are read by `query`; the tables here are: .*commits"
+        ):
+            catalog.sql(f"SELECT * FROM {name}")
 
 
 def test_an_error_about_a_column_names_the_columns_that_there_are(catalog: icecore.Catalog) -> None:

@@ -260,7 +260,12 @@ def test_time_travel_by_parameters_and_of_the_catalog(lake: icecore.Catalog) -> 
     ("sql", "error", "text"),
     [
         ("SELECT * FROM ns.tt", NoSuchTableError, "did you mean 'ns.t'"),
-        ("SELECT * FROM other", NoSuchTableError, "before it, as in 'namespace.table'; did you mean 'names.other'"),
+        (
+            "SELECT * FROM other",
+            NoSuchTableError,
+            "before it, as in 'namespace.table'; the log and the metadata of all tables are read by `sql`; "
+            "did you mean 'names.other'",
+        ),
         ("SELECT nam FROM ns.t", ValidationError, 'Candidate bindings: "name"'),
         ("SELECT * FROM ns.t AT (VERSION => 'none')", NoSuchSnapshotError, "none"),
         ("SELECT * FROM ns.t AT (VERSION => '²')", NoSuchSnapshotError, "²"),
