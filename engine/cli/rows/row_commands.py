@@ -16,7 +16,24 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.table.table import Table
 
-FILES = click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+
+def _each_once(_: click.Context, parameter: click.Parameter, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The files. Raises BadParameter where one is there twice, as patterns that overlap name it."""
+    found = set[Path]()
+    for path in paths:
+        if path.resolve() in found:
+            raise click.BadParameter(f"{str(path)!r} is there twice, and so would be its rows", param=parameter)
+        found.add(path.resolve())
+    return paths
+
+
+FILES = click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    callback=_each_once,
+)
 NULLS = click.option(
     "--null", "nulls", metavar="TEXT", multiple=True, help="What means null in CSV besides nothing, as NA."
 )
