@@ -8,8 +8,14 @@ WITH given AS (
     SELECT NULL, NULL, NULL, concat('namespace ', name), e.key, e.value
     FROM (SELECT name, unnest(map_entries(properties)) AS e FROM namespaces)
     UNION ALL
-    SELECT NULL, NULL, NULL, concat_ws('.', concat('view ', namespace), name), e.key, e.value
-    FROM (SELECT namespace, name, unnest(map_entries(properties)) AS e FROM views)
+    SELECT NULL, NULL, NULL, concat('view ', namespace, '.', whole), e.key, e.value
+    FROM (
+        -- As names are typed: one that holds a dot is quoted.
+        SELECT
+            namespace, IF(contains(name, '.'), concat('"', replace(name, '"', '""'), '"'), name) AS whole,
+            unnest(map_entries(properties)) AS e
+        FROM views
+    )
 )
 SELECT
     namespace, name, table_uuid, key,

@@ -59,7 +59,9 @@ def audit(
         if rules is None and only is None:
             return True
         of_rule = entry.rule in ids or (entry.rule is None and rules is None)
-        return of_rule and (only is None or entry.table_uuid in uuids or entry.table in {name_text(n) for n in only})
+        return of_rule and (
+            only is None or entry.table_uuid in uuids or any(entry.is_named(name_text(n)) for n in only)
+        )
 
     return accepting(run_rules(audited, ran, options or {}), accepted, ran, could_find)
 

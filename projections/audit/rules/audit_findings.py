@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 from attrs import field, frozen
 
+from icecore.engine.common.identifiers import name_parts
 from icecore.engine.common.text import printable, short_repr
 from icecore.engine.errors import ValidationError
 from icecore.projections.audit.rules.rule import Rule, Severity
@@ -61,8 +62,15 @@ class Accepted:
 
     def accepts(self, finding: AuditFinding) -> bool:
         """Whether the finding is one of these."""
-        table = "table" if self.table_uuid is None else "table_uuid"
-        return all(getattr(self, n) in (None, getattr(finding, n)) for n in ("rule", table, "subject"))
+        if self.table_uuid is not None:
+            is_of_table = self.table_uuid == finding.table_uuid
+        else:
+            is_of_table = self.table is None or self.is_named(finding.table)
+        return is_of_table and all(getattr(self, n) in (None, getattr(finding, n)) for n in ("rule", "subject"))
+
+    def is_named(self, table: str | None) -> bool:
+        """Whether the entry names a table by that name, quoted in one way or another."""
+        return None not in (self.table, table) and name_parts(self.table) == name_parts(table)
 
 
 @frozen

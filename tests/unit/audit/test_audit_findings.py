@@ -215,6 +215,20 @@ def test_an_entry_is_stale_where_the_audit_could_have_found_it(bad: icecore.Cata
     assert bad.audit(baseline=[*silent, *others], rules=["secrets"]).stale == (silent[1],)
 
 
+def test_an_entry_names_a_table_as_it_is_typed(catalog: icecore.Catalog) -> None:
+    """In whatever quotes; without any a dot parts levels, and so names another table. Views are told so too."""
+    secret = {"db.password": "hunter2"}
+    make_table(catalog, "a.b", properties=secret)
+    catalog.create_view(("ns", 'v."1"'), "SELECT 1 AS one", properties=secret)
+    catalog.create_view("ns.v", "SELECT 1 AS one", properties=secret)
+    for entry in ('ns."a.b"', "ns.`a.b`", '"ns"."a.b"'):
+        of_views = catalog.audit(rules=["secrets"], baseline=[Accepted(table=entry)])
+        assert [f.subject for f in of_views.findings] == ['view ns."v.""1""" db.password', "view ns.v db.password"]
+        assert catalog.audit(baseline=[Accepted(table=entry, subject="x")], tables=[("ns", "a.b")]).stale
+    other = catalog.audit(rules=["secrets"], baseline=[Accepted(table="ns.a.b")])
+    assert [f.table for f in other.findings] == [None, None, 'ns."a.b"']
+
+
 def test_an_entry_accepts_all_that_it_does_not_name(bad: icecore.Catalog) -> None:
     rules = [f.rule for f in bad.audit(baseline=[Accepted(rule="secrets")]).findings]
     assert rules == ["commits-without-reason"]
