@@ -222,7 +222,8 @@ class Adopter:
             what = f"committed {d.row_location} through" if d.row_location else "took it out of"
             what = what if d.stream else f"made it ({d.row_location}) in"
             text = (
-                f"{name_text(d.identifier)}: another engine {what} iceberg_tables; the log, opened read-only, is behind"
+                f"{name_text(d.identifier)}: another engine {what} iceberg_tables; the log, opened read-only, is "
+                "behind until somebody opens it to write, as `icecore checkpoint` does"
             )
             out.append(Problem(d.identifier, d.stream, text))
         return tuple(out)
