@@ -28,7 +28,9 @@ from icecore.engine.view.view import View
 SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
 
 
-@click.command(epilog=examples("icecore log shop.orders", "icecore log --actor bob --since 2024-01-01"))
+@click.command(
+    epilog=examples("icecore log shop.orders", "icecore log --actor bob --since 2024-01-01 --until 2024-02-01")
+)
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--actor", help="Only what this one did.")
 @click.option(
@@ -37,6 +39,7 @@ SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
     callback=milliseconds,
     help=f"Only from then on: {TIMES}; local time without a zone.",
 )
+@click.option("--until", metavar="TIME", callback=milliseconds, help="Only up to then.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), help="Only the newest so many.")
 @click.option("--newest-first", is_flag=True, help="In the other order.")
 @click.option("--follow", is_flag=True, help="Of all tables and views that ever had the NAME.")
@@ -49,6 +52,7 @@ def log(
     name: str | None,
     actor: str | None,
     since: int | None,
+    until: int | None,
     limit: int | None,
     newest_first: bool,
     follow: bool,
@@ -65,9 +69,15 @@ def log(
 
             if name is None:
                 raise click.UsageError("--graph is of a table.")
+            others = {"actor": actor, "since": since, "until": until}
+            others |= {"follow": follow or None, "full": full or None, "newest-first": newest_first or None}
+            if given := [f"--{option}" for option, value in others.items() if value is not None]:
+                raise click.UsageError(f"--graph takes no {', '.join(given)}.")
             print_graph(settings, catalog, name, limit)
             return
-        events = catalog.log(name, actor=actor, since=since, limit=limit, follow=follow, newest_first=newest_first)
+        events = catalog.log(
+            name, actor=actor, since=since, until=until, limit=limit, follow=follow, newest_first=newest_first
+        )
     if not full and settings.form.is_text:
         rows = [list(row.values()) for row in _rows(events.select(SHORT_LOG))]
         print_text("\n".join(row_lines(SHORT_LOG, rows, settings.form, below="changes")))

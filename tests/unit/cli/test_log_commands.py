@@ -32,7 +32,16 @@ def test_log_filters(run: Run, run_json: RunJson, orders: str) -> None:
     assert [e["position"] for e in run_json("log", "-n", "2")] == [2, 3]
     assert [e["position"] for e in run_json("log", "--since", events[-1]["recorded_at"])] == [3]
     assert run_json("log", "--since", "2999-01-01") == []
+    assert [e["position"] for e in run_json("log", orders, "--until", events[1]["recorded_at"])] == [2]
+    assert run_json("log", "--since", events[1]["recorded_at"], "--until", events[1]["recorded_at"]) == [events[1]]
     assert "three orders" in run("log").stdout
+
+
+def test_a_graph_is_of_all_commits(run: Run, orders: str) -> None:
+    """What says which events of the log are printed is refused, rather than left aside."""
+    for options in (["--actor", "ann"], ["--since", "2024-01-01"], ["--until", "now"], ["--follow"], ["--full"]):
+        assert f"--graph takes no {options[0]}" in run("log", orders, "--graph", *options, code=2).stderr
+    assert "append three orders" in run("log", orders, "--graph", "--limit", "1").stdout
 
 
 def test_log_full_has_the_payload(run: Run, run_json: RunJson, orders: str) -> None:
