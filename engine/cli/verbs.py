@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from icecore.engine.cli.settings import Command, commit_options, common_options, pass_settings
-from icecore.engine.common.text import printable
+from icecore.engine.common.text import counted, printable
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog import Catalog
@@ -67,6 +67,16 @@ def where_option(told: str, metavar: str = "FILTER") -> Callable[[Command], Comm
 def made_before(catalog: Catalog, key: str | None) -> Event | None:
     """The event that an earlier call made under a key: who asks again is not asked."""
     return None if key is None else catalog._warehouse.store.event_by_idempotency_key(key)
+
+
+def note_others(catalog: Catalog, name: str, lead: str) -> None:
+    """Says on standard error how many other tables and views had a name before the one that a command tells of."""
+    from icecore.engine.common.identifiers import identifier_tuple
+    from icecore.engine.log.names_at import streams_of_name
+
+    warehouse = catalog._warehouse
+    if others := len(streams_of_name(warehouse.store, warehouse.models, identifier_tuple(name))) - 1:
+        click.echo(f"note: {counted(others, 'other')} had the name {printable(name)} before: {lead}", err=True)
 
 
 def risk_options(command: Command) -> Command:

@@ -168,7 +168,8 @@ class ValueSearch:
                 continue
             state = self.repository.state(stream)
             self._folders[stream] = folders_of(state)
-            self._counts["dropped_tables" if state.dropped else "tables"] += 1
+            if self.stream in (None, stream):
+                self._counts["dropped_tables" if state.dropped else "tables"] += 1
             if state.purged_at is None:
                 yield state
 
@@ -189,9 +190,9 @@ class ValueSearch:
     def _in_log(self, up_to: int) -> Iterator[Place]:
         is_number = self.stream is not None and self._bounds(self.stream).is_number
         for event in self.repository.store.events(0, up_to):
-            self._counts["events"] += 1
             if self.stream not in (None, event.stream):
                 continue
+            self._counts["events"] += 1
             what = () if is_number else self._parts(event)
             if PAYLOAD not in what and self._is_default(event):
                 what = (*what, "default")

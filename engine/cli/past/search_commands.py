@@ -8,7 +8,7 @@ import click
 from attrs import asdict
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
-from icecore.engine.cli.verbs import examples
+from icecore.engine.cli.verbs import examples, note_others
 from icecore.engine.common.text import counted
 from icecore.engine.display.output import row_lines, waiting
 from icecore.engine.storage.atomic_write import put_text
@@ -39,13 +39,12 @@ def where_is(
     """
     with settings.read() as catalog, waiting("reading everything"):
         found = catalog.find_value(value, table=table, column=column, exact=exact)
+        if table is not None:
+            note_others(catalog, table, "without --table all are searched")
     if evidence is not None:
         put_text(evidence, f"{found.to_json()}\n")
-    searched = ", ".join(
-        counted(found.searched[n], n.removesuffix("s").replace("_", " "))
-        for n in ("event", "table", "snapshot", "file")
-        for n in (f"{n}s",)
-    )
+    counts = {**found.searched, "tables": found.searched["tables"] + found.searched["dropped_tables"]}
+    searched = ", ".join(counted(counts[f"{n}s"], n) for n in ("event", "table", "snapshot", "file"))
     places = [
         (p.kind, p.where, ", ".join(p.what), p.count, p.table, len(p.snapshots), ", ".join(p.refs))
         for p in found.places

@@ -319,6 +319,24 @@ def test_in_the_shell(catalog: icecore.Catalog, warehouse: Path, tmp_path: Path)
     assert nowhere.exit_code == 0 and nowhere.output.startswith("nowhere: searched ")
 
 
+def test_of_one_table_only_what_was_searched_is_counted(catalog: icecore.Catalog, warehouse: Path) -> None:
+    """An answer that names the events of all tables would be evidence of a search that was not made."""
+    make_table(catalog).append(people(1))
+    catalog.drop_table("ns.t")
+    make_table(catalog).append(people(2))
+    catalog.rename_table("ns.t", "ns.other")
+    make_table(catalog)
+    make_table(catalog, "u")
+    one = catalog.find_value("1", table="ns.t")
+    assert [one.searched[n] for n in ("events", "tables", "dropped_tables", "snapshots")] == [1, 1, 0, 0]
+    assert [catalog.find_value("1").searched[n] for n in ("tables", "dropped_tables")] == [3, 1]
+    asked = CliRunner().invoke(cli, ["-w", str(warehouse), "where-is", NAME, "--table", "ns.t"])
+    assert asked.stdout.startswith("nowhere: searched 1 event, 1 table, 0 snapshots, ")
+    assert asked.stderr == "note: 2 others had the name ns.t before: without --table all are searched\n"
+    assert CliRunner().invoke(cli, ["-w", str(warehouse), "where-is", NAME, "--table", "ns.u"]).stderr == ""
+    assert "4 tables" in CliRunner().invoke(cli, ["-w", str(warehouse), "where-is", NAME]).stdout
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "text"),
     [
