@@ -13,7 +13,7 @@ from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.cli.changes.found_snapshot import find_snapshot
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import TIMES, milliseconds, names
-from icecore.engine.cli.verbs import examples, where_option
+from icecore.engine.cli.verbs import examples, note_others, where_option
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
 from icecore.engine.data.arrow.row_filter import keep_rows
@@ -78,6 +78,8 @@ def log(
         events = catalog.log(
             name, actor=actor, since=since, until=until, limit=limit, follow=follow, newest_first=newest_first
         )
+        if name is not None and not follow:
+            note_others(catalog, name, "--follow is of them too")
     if not full and settings.form.is_text:
         rows = [list(row.values()) for row in _rows(events.select(SHORT_LOG))]
         print_text("\n".join(row_lines(SHORT_LOG, rows, settings.form, below="changes")))

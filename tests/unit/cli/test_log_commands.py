@@ -37,6 +37,17 @@ def test_log_filters(run: Run, run_json: RunJson, orders: str) -> None:
     assert "three orders" in run("log").stdout
 
 
+def test_the_log_of_a_name_says_that_others_had_it(run: Run, orders: str) -> None:
+    """An empty log of the one that has it now would say that nobody touched what had it then."""
+    assert run("log", orders).stderr == ""
+    run("rename", orders, "shop.old")
+    run("create", orders, "--schema", "id long")
+    assert run("log", orders, "--until", "2 hours ago").stderr == (
+        "note: 1 other had the name shop.orders before: --follow is of them too\n"
+    )
+    assert run("log", orders, "--follow").stderr == run("log", "shop.old").stderr == ""
+
+
 def test_a_graph_is_of_all_commits(run: Run, orders: str) -> None:
     """What says which events of the log are printed is refused, rather than left aside."""
     for options in (["--actor", "ann"], ["--since", "2024-01-01"], ["--until", "now"], ["--follow"], ["--full"]):
