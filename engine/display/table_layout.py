@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ MAX_TABLE_ROWS = 1000
 LEAST_TEXT = 9
 """What a column of text keeps, in characters, before columns to the right are left out."""
 _GAP = "   "
+_LOCATION = re.compile(r"[a-z][a-z0-9]*://")
 
 Write = Callable[[str, Any], str]
 """The text of a value of a named column."""
@@ -109,7 +111,8 @@ def cut(text: str, width: int) -> str:
     """The text where it fits; else its beginning, or the beginning and end of a path, around an ellipsis."""
     if text_width(text) <= width:
         return text
-    tail = _tail(text, (width - 1) * 2 // 3) if "/" in text and " " not in text else ""
+    is_path = _LOCATION.match(text) if " " in text else "/" in text
+    tail = _tail(text, (width - 1) * 2 // 3) if is_path else ""
     return f"{_start(text, width - 1 - text_width(tail))}…{tail}"
 
 

@@ -149,6 +149,8 @@ def test_arrow_is_a_stream_of_the_result(run: Callable[..., Any], orders: str) -
         ("abcdef", 4, "abc…"),
         ("東京に送る", 6, "東京…"),
         ("data/month=1/name-of-a-file.parquet", 20, "data/mo…file.parquet"),
+        ("file:///my lake/name-of-a-file.parquet", 20, "file://…file.parquet"),
+        ("read 3/4 of all the files", 14, "read 3/4 of a…"),
         ("abc", 1, "…"),
     ],
 )
