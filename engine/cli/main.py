@@ -138,6 +138,9 @@ class Program(click.Group):
                 raise
             # What is written to is full or not there: the output, or a file that an option names.
             raise Failure(str(e) or type(e).__name__) from e
+        except UnicodeEncodeError as e:
+            way = "" if e.encoding.startswith("utf") else "; PYTHONIOENCODING=utf-8 has all written in UTF-8"
+            raise Failure(f"{e.object[e.start]!a} can't be written in {e.encoding}{way}") from e
 
     def list_commands(self, _: click.Context | None) -> list[str]:
         """The commands in the order of a warehouse's life, not of the alphabet."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -234,6 +235,17 @@ def test_a_full_disk_is_an_error_in_a_line(warehouse: Path, run: Run) -> None:
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (1, "error: [Errno 28] No space left on device\n")
+
+
+def test_what_the_output_has_no_letters_for_is_an_error_in_a_line(warehouse: Path, run: Run) -> None:
+    """As the lines of a table in Latin-1; not a row is changed for it."""
+    run("init")
+    done = subprocess.run(
+        [sys.executable, "-m", "icecore", "-w", str(warehouse), "log"],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    told = "error: '\\u2500' can't be written in latin-1; PYTHONIOENCODING=utf-8 has all written in UTF-8\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
 
 
 @pytest.mark.parametrize("packed", [False, True])
