@@ -145,7 +145,7 @@ class _Reader:
     ) -> Expression:
         left, right = self.literal(left_node), self.literal(right_node)
         if left is NOT_A_LITERAL and right is NOT_A_LITERAL:
-            raise _unsupported(node, "must compare a column with a literal")
+            raise _unsupported(node, f"must compare a column with a literal{_as_text(right_node)}")
         if left is NOT_A_LITERAL:
             return Predicate(op, self.term(left_node, node), (right,))
         if right is NOT_A_LITERAL:
@@ -318,6 +318,14 @@ def _constant(op: PredicateOperator, left: Any, right: Any, node: exp.Expression
 def _sql(node: exp.Expression) -> str:
     text = node.sql(dialect="duckdb")
     return repr(text if len(text) <= 120 else text[:117] + "...")
+
+
+def _as_text(node: exp.Expression) -> str:
+    """The words for who means a text by what is read as a column: without quotes, or in double ones."""
+    is_name = isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier) and len(node.parts) == 1
+    return (
+        f": {node.sql()} is read as a column, as a text it is {exp.Literal.string(node.name).sql()}" if is_name else ""
+    )
 
 
 def _unsupported(node: exp.Expression, why: str) -> ExpressionError:

@@ -163,7 +163,8 @@ def test_parameters(text: str, parameters: Any, expected: Expression) -> None:
     ("text", "piece"),
     [
         ("x + 1 = 2", "x + 1"),
-        ("x = y", "must compare a column with a literal"),
+        ("x = y", "must compare a column with a literal: y is read as a column, as a text it is 'y'"),
+        ('x = "it\'s"', "literal: \"it's\" is read as a column, as a text it is 'it''s'"),
         ("x IN (SELECT 1)", "subquery"),
         ("x = (SELECT 1)", "must compare"),
         ("foo(x) = 1", "FOO(x)"),
