@@ -127,9 +127,12 @@ class CatalogAt:
         """
         from icecore.engine.query import catalog_query
 
-        return catalog_query.query(
-            self, sql, parameters, namespace=namespace, timeout=timeout, memory_limit=memory_limit
-        )
+        try:
+            return catalog_query.query(
+                self, sql, parameters, namespace=namespace, timeout=timeout, memory_limit=memory_limit
+            )
+        except NoSuchTableError as e:
+            raise NoSuchTableError(e.plain, self._when, told_of=((),), like=e.like) from e
 
     def table_exists(self, identifier: IdentifierLike) -> bool:
         """Whether there was a table of that name."""

@@ -7,6 +7,7 @@ from typing import assert_never
 from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import names_like
 from icecore.engine.errors import NoSuchTableError, name_text
 from icecore.engine.events.name_events import Dropped, Named, NameEvent, Renamed, Undropped, read_name_event
 from icecore.engine.log.namespaces import fold_namespaces
@@ -60,19 +61,19 @@ class CatalogNames:
 def streams_of_name(store: EventStore, models: ReadModels, name: Identifier) -> list[str]:
     """The streams of the tables and views that ever had a name: that which has it now, else had it last, at the end.
 
-    Raises NoSuchTableError where there is none.
+    Raises NoSuchTableError where there is none, with names of any time that are like it.
     """
     found = models.find(name)
-    streams = dict.fromkeys(
-        event.stream
+    named = [
+        (change.identifier, event.stream)
         for event in store.naming_events()
-        if (change := read_name_event(event.kind, event.payload)) is not None
-        and change.identifier == name
-        and not isinstance(change, Dropped)
-    )
+        if (change := read_name_event(event.kind, event.payload)) is not None and not isinstance(change, Dropped)
+    ]
+    streams = dict.fromkeys(stream for identifier, stream in named if identifier == name)
     if found is not None:
         streams.pop(found[1], None)
         streams[found[1]] = None
     if not streams:
-        raise NoSuchTableError(f"there was never a table or view {name_text(name)!r}")
+        like = names_like(name, dict.fromkeys(identifier for identifier, _ in named))
+        raise NoSuchTableError(f"there was never a table or view {name_text(name)!r}", like=like)
     return list(streams)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
-from icecore.engine.cli.texts import time_of
+from icecore.engine.cli.texts import TIMES, time_of
 from icecore.engine.cli.verbs import examples
 from icecore.engine.common.identifiers import identifier_tuple
 from icecore.engine.common.ids import signed
@@ -49,8 +49,13 @@ def diff(
             None if text is None else _moment(catalog, text, of_table=table is not None) for text in (start, end)
         ]
         of_refs = any(kind == "ref" for kind, _ in filter(None, moments))
-        if table is None and (files or rows or of_refs):
-            raise click.UsageError("--files, --rows, refs and snapshots are of a --table.")
+        if table is None and of_refs:
+            [text, *_] = [value for kind, value in filter(None, moments) if kind == "ref"]
+            raise click.UsageError(
+                f"{text!r} is neither a position nor a time; write {TIMES}. Refs and snapshots are of a --table."
+            )
+        if table is None and (files or rows):
+            raise click.UsageError("--files and --rows are of a --table.")
         if table is not None and (files or rows or of_refs):
             found = _of_table(catalog, table, moments, branch)
             if rows:

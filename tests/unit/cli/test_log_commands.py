@@ -37,6 +37,18 @@ def test_log_filters(run: Run, run_json: RunJson, orders: str) -> None:
     assert "three orders" in run("log").stdout
 
 
+def test_what_is_no_name_or_moment_is_told_as_that(run: Run, orders: str) -> None:
+    """With names that are like it, those of any time too, or the position at which nothing had it."""
+    run("rename", orders, "shop.other")
+    never = "there was never a table or view 'shop.order'; did you mean 'shop.orders' or 'shop.other'?"
+    assert never in run("log", "shop.order", code=1).stderr
+    wrong = run("diff", "2", "2026-13-01", code=2).stderr
+    assert "'2026-13-01' is neither a position nor a time; write '2013-05" in wrong
+    assert "--files and --rows are of a --table" in run("diff", "1", "2", "--rows", code=2).stderr
+    told = run("query", "SELECT * FROM shop.other", "--at", "3", code=1).stderr
+    assert told.endswith("looked for 'shop.other' at position 3\n")
+
+
 def test_the_log_of_a_name_says_that_others_had_it(run: Run, orders: str) -> None:
     """An empty log of the one that has it now would say that nobody touched what had it then."""
     assert run("log", orders).stderr == ""
