@@ -14,9 +14,14 @@ def main() -> None:
     _open_what_is_closed()
     text = _kept(sys.argv[1:])
     if not text:
-        from icecore.engine.cli.main import main as command
+        try:
+            from icecore.engine.cli.main import main as command
 
-        command()
+            command()
+        except KeyboardInterrupt:
+            # While the command was loaded; it ends so by itself.
+            sys.stderr.write("\nAborted!\n")
+            sys.exit(130)
     try:
         while text:
             text = text[os.write(1, text) :]

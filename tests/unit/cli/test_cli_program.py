@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from icecore import __main__
+from icecore.engine.cli import main
 from icecore.engine.cli.main import cli
 
 
@@ -47,3 +49,16 @@ def test_a_closed_pipe_ends_it_quietly(warehouse: Path, orders: str) -> None:
         process.stdout.read(1)
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+def test_ctrl_c_while_the_command_is_loaded_ends_it_as_later(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["icecore", "ls"])
+    monkeypatch.setattr(main, "main", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert (ended.value.code, capsys.readouterr().err) == (main.INTERRUPTED, "\nAborted!\n")
