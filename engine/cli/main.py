@@ -156,6 +156,16 @@ class Program(click.Group):
         command: click.Command = getattr(import_module(f"icecore.engine.cli.{module}"), function)
         return command
 
+    def resolve_command(
+        self, context: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that words begin with. Raises UsageError, with those that are like it, where it is none."""
+        from difflib import get_close_matches
+
+        if words[0] not in COMMANDS and (alike := get_close_matches(words[0], COMMANDS)):
+            context.fail(f"No such command {words[0]!r}. Did you mean {' or '.join(map(repr, alike))}?")
+        return super().resolve_command(context, words)
+
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands and options that begin so, without loading any command."""
         found = [CompletionItem(n, help=text) for n, (_, _, text) in COMMANDS.items() if n.startswith(incomplete)]

@@ -220,3 +220,18 @@ def test_a_filter_that_is_none_is_told_with_the_word_where_it_ends(
     """Not with the classes of a parser."""
     told = run("show", orders, "--where", text, code=1).stderr
     assert problem in told and "class" not in told
+
+
+def test_a_command_that_is_none_is_told_with_those_like_it() -> None:
+    """Which click does not know, as none is loaded."""
+    for wrong, meant in (
+        ("qurey", "'query' or 'purge'"),
+        ("list", "'ls'"),
+        ("show_commit", "'show-commit'"),
+        ("list-refs", "'refs'"),
+    ):
+        error = CliRunner().invoke(cli, [wrong, "shop.orders"])
+        assert error.exit_code == 2 and f"No such command '{wrong}'. Did you mean " in error.stderr
+        assert meant in error.stderr, error.stderr
+    assert CliRunner().invoke(cli, ["xyzzy"]).stderr.endswith("No such command 'xyzzy'.\n")
+    assert "No such option" in CliRunner().invoke(cli, ["--lst"]).stderr
