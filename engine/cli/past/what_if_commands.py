@@ -26,11 +26,19 @@ def what_if(context: click.Context, settings: Settings, commands: tuple[str, ...
     import icecore
 
     program = context.find_root().command
+    several = [_words(command) for command in commands]
     with icecore.what_if(settings.path) as copy:
-        for command in commands:
-            words = shlex.split(command)
+        for words in several:
             with program.make_context("icecore", words) as called:
                 copied = called.ensure_object(Settings)
                 copied.warehouse, copied.output = str(copy.path), settings.output
                 copied.expanded, copied.wide = settings.expanded, settings.wide
                 program.invoke(called)
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command. Raises BadParameter where they are none, as a quote is not closed."""
+    try:
+        return shlex.split(command)
+    except ValueError as e:
+        raise click.BadParameter(f"{command!r} is no command: {e}", param_hint="COMMAND") from e

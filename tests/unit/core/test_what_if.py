@@ -44,6 +44,9 @@ def test_commands_are_tried(catalog: icecore.Catalog, warehouse: Path) -> None:
     found = CliRunner().invoke(cli, ["--warehouse", str(warehouse), "what-if", *tried])
     assert found.exit_code == 0, found.output
     assert "id,name\n" in found.output and "dropped ns.t" in found.output
+    unclosed = CliRunner().invoke(cli, ["-w", str(warehouse), "what-if", "ls", "show 'ns.t"])
+    assert (unclosed.exit_code, unclosed.stdout) == (2, "")
+    assert '"show \'ns.t" is no command: No closing quotation' in unclosed.stderr
     failed = CliRunner().invoke(cli, ["-w", str(warehouse), "what-if", "drop ns.nothing --yes", "drop ns.t --yes"])
     assert failed.exit_code == 1 and "dropped" not in failed.output
     assert catalog.position == end and catalog.table_exists("ns.t")
