@@ -35,7 +35,8 @@ def where_is(
     """Say whether VALUE is anywhere.
 
     In files of all snapshots and of none, of dropped tables too, and in the log with its archives. The exit code is 1
-    where it is found, or where a file can't be searched. The evidence is JSON, and has the value's hash only.
+    where it is found, or where a file can't be searched. Capital and small letters are told apart. The evidence is
+    JSON, and has the value's hash only.
     """
     with settings.read() as catalog, waiting("reading everything"):
         found = catalog.find_value(value, table=table, column=column, exact=exact)
