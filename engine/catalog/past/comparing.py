@@ -57,7 +57,8 @@ def diff_table(
 
     The table is the one of that name at the later position, else at the earlier one, else now, else the last that had
     it. It is without rows where it was not there yet, or had no such branch. For snapshots and refs see `Table.diff`.
-    Raises NoSuchTableError, NoSuchSnapshotError where a snapshot of either is gone, ValidationError.
+    Raises NoSuchTableError, NoSuchSnapshotError where a snapshot of either is gone, ValidationError, also where it had
+    the branch at neither.
     """
     from icecore.engine.table.table_reads import diff as diff_snapshots
 
@@ -69,8 +70,10 @@ def diff_table(
         raise ValidationError(f"can't compare position {start} with {end}: the log goes from 0 to {head}")
     stream = _stream_then(catalog, identifier, end, start)
     table, found = table_of(catalog, stream), list[int | None]()
-    for position in (start, end):
-        state = repository.state_at(stream, position)
+    states = [repository.state_at(stream, position) for position in (start, end)]
+    if branch != MAIN_BRANCH and not any(state and branch in state.metadata.refs for state in states):
+        raise ValidationError(f"{name_text(table.name())} has no branch or tag {branch!r} at position {start} or {end}")
+    for position, state in zip((start, end), states, strict=True):
         ref = None if state is None else state.metadata.refs.get(branch)
         if ref is not None and table.snapshot_by_id(ref.snapshot_id) is None:
             from icecore.engine.revert.restore_state import expiry_of

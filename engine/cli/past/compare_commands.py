@@ -13,6 +13,7 @@ from icecore.engine.common.identifiers import identifier_tuple
 from icecore.engine.common.ids import signed
 from icecore.engine.common.text import counted
 from icecore.engine.display.output import pair_lines, print_text, row_lines
+from icecore.engine.spec.snapshot import MAIN_BRANCH
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +32,7 @@ _ROWS = click.option("--rows", is_flag=True, help="Each row.")
 @click.argument("start", metavar="FROM")
 @click.argument("end", metavar="[TO]", required=False)
 @click.option("--table", metavar="NAME", help="Of this table only; FROM and TO can be its refs and snapshots too.")
-@click.option("--branch", metavar="NAME", default="main", help="Of positions and times: whose files and rows.")
+@click.option("--branch", metavar="NAME", default=MAIN_BRANCH, help="Of positions and times: whose files and rows.")
 @_FILES
 @_ROWS
 @common_options
@@ -56,6 +57,9 @@ def diff(
             )
         if table is None and (files or rows):
             raise click.UsageError("--files and --rows are of a --table.")
+        _one_of(files, rows)
+        if branch != MAIN_BRANCH and (of_refs or not (files or rows)):
+            raise click.UsageError("--branch says whose --files or --rows are compared between positions or times.")
         if table is not None and (files or rows or of_refs):
             found = _of_table(catalog, table, moments, branch)
             if rows:
@@ -68,6 +72,12 @@ def diff(
             difference = _of_name(catalog, table, difference)
     rows_of_all = difference.to_arrow().drop_columns(["stream"])
     settings.print_arrow(_told(rows_of_all) if settings.form.is_text else rows_of_all, null="", as_data=False)
+
+
+def _one_of(files: bool, rows: bool) -> None:
+    """Raises UsageError for both."""
+    if files and rows:
+        raise click.UsageError("give --files or --rows")
 
 
 def _of_name(catalog: Catalog, table: str, difference: CatalogDiff) -> CatalogDiff:
@@ -144,6 +154,7 @@ def show_commit(settings: Settings, position: int, files: bool, rows: bool) -> N
 
     from icecore.engine.catalog.past.comparing import change_lines
 
+    _one_of(files, rows)
     with settings.read() as catalog:
         commit = catalog.show_commit(position)
         if rows:

@@ -45,6 +45,11 @@ def test_what_is_no_name_or_moment_is_told_as_that(run: Run, orders: str) -> Non
     wrong = run("diff", "2", "2026-13-01", code=2).stderr
     assert "'2026-13-01' is neither a position nor a time; write '2013-05" in wrong
     assert "--files and --rows are of a --table" in run("diff", "1", "2", "--rows", code=2).stderr
+    both = ("--files", "--rows")
+    assert "give --files or --rows" in run("diff", "1", "--table", "shop.other", *both, code=2).stderr
+    assert "give --files or --rows" in run("show-commit", "3", *both, code=2).stderr
+    unused = run("diff", "1", "--table", "shop.other", "--branch", "audit", code=2).stderr
+    assert "--branch says whose --files or --rows" in unused
     told = run("query", "SELECT * FROM shop.other", "--at", "3", code=1).stderr
     assert told.endswith("looked for 'shop.other' at position 3\n")
 

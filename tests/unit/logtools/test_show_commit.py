@@ -180,3 +180,14 @@ def test_the_difference_is_of_the_table_that_had_the_name_then(catalog: icecore.
     for name in ("ns.orders", "ns.sales"):
         assert catalog.diff_table(name, before, after).rows().to_pylist()[0]["id"] == 2
     assert catalog.diff_table("ns.orders", after).rows().num_rows == 0
+
+
+def test_a_branch_that_is_at_neither_position_is_no_branch_without_changes(catalog: icecore.Catalog) -> None:
+    """A wrong name would be evidence that nobody changed a row; one that is at one of both is compared with nothing."""
+    table = make_table(catalog)
+    start = catalog.position
+    table.append(rows(1), branch="audit")
+    assert catalog.diff_table("ns.t", start, branch="audit").rows().num_rows == 1
+    assert catalog.diff_table("ns.t", start).rows().num_rows == 0
+    with pytest.raises(ValidationError, match=rf"ns\.t has no branch or tag 'adit' at position {start} or {start + 1}"):
+        catalog.diff_table("ns.t", start, branch="adit")
