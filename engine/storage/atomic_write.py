@@ -51,14 +51,17 @@ def put_file(
 def put_text(path: str | os.PathLike[str], text: str) -> None:
     """Writes a file that somebody asked for, whole or not at all, where a link leads; a device just gets the text.
 
-    Raises OSError.
+    Raises OSError, which names the file.
     """
     target, data = os.path.realpath(path), text.encode()
-    if os.path.exists(target) and not os.path.isfile(target):
-        with open(target, "wb") as f:
-            f.write(data)
-    else:
-        put_file(target, data, scratch=None, replace=True, durable=False)
+    try:
+        if os.path.exists(target) and not os.path.isfile(target):
+            with open(target, "wb") as f:
+                f.write(data)
+        else:
+            put_file(target, data, scratch=None, replace=True, durable=False)
+    except OSError as e:
+        raise OSError(e.errno, e.strerror, os.fspath(path)) from e
 
 
 def sweep(scratch: str) -> int:

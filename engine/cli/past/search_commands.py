@@ -38,6 +38,8 @@ def where_is(
     where it is found, or where a file can't be searched. Capital and small letters are told apart. The evidence is
     JSON, and has the value's hash only.
     """
+    if evidence is not None and not evidence.absolute().parent.is_dir():
+        raise click.UsageError(f"there is no folder {evidence.parent} for the evidence")
     with settings.read() as catalog, waiting("reading everything"):
         found = catalog.find_value(value, table=table, column=column, exact=exact)
         if table is not None:

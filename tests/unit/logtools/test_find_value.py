@@ -24,6 +24,7 @@ from icecore.engine.forget.value_matches import Wanted
 from icecore.engine.formats.puffin import Blob, decode_footer, with_blobs, write_puffin
 from icecore.engine.log import chain
 from icecore.engine.log.store import EventStore
+from icecore.engine.storage.atomic_write import put_text
 from icecore.projections.stored_plans.plan_store import PlanStore
 
 NAME = "Ottoline Featherstonehaugh"
@@ -317,6 +318,16 @@ def test_in_the_shell(catalog: icecore.Catalog, warehouse: Path, tmp_path: Path)
     assert there.exit_code == 1 and "place" in there.output and NAME not in kept.read_text()
     nowhere = CliRunner().invoke(cli, ["-w", str(warehouse), "where-is", "nobody at all"])
     assert nowhere.exit_code == 0 and nowhere.output.startswith("nowhere: searched ")
+
+
+def test_evidence_that_can_not_be_kept_is_told_before_the_search(warehouse: Path, tmp_path: Path) -> None:
+    """Which may take hours; what fails at its end names the file that was asked for."""
+    there = tmp_path / "nothing" / "evidence.json"
+    refused = CliRunner().invoke(cli, ["-w", str(warehouse), "where-is", NAME, "--evidence", str(there)])
+    assert refused.exit_code == 2 and f"there is no folder {there.parent} for the evidence" in refused.stderr
+    with pytest.raises(FileNotFoundError) as failed:
+        put_text(there, "text")
+    assert failed.value.filename == str(there)
 
 
 def test_of_one_table_only_what_was_searched_is_counted(catalog: icecore.Catalog, warehouse: Path) -> None:
