@@ -299,10 +299,18 @@ class RebuildError(IcecoreError):
 
 
 class MissingFileError(StorageError, FileNotFoundError):
-    """A file that metadata names does not exist."""
+    """A file that metadata names does not exist; `location` is its, where the error is of one file."""
 
     http_status = 404
     rest_type = "NotFoundException"
+    location: str | None = None
+
+    @classmethod
+    def of(cls, location: str, text: str) -> MissingFileError:
+        """The error of one file."""
+        error = cls(text)
+        error.location = location
+        return error
 
 
 class MissingArchiveError(MissingFileError):

@@ -223,7 +223,7 @@ class QueryAnswer:
             rows = self._prepared.rows[name]
             for path in relation.files:
                 if not os.path.exists(path) and isinstance(rows, TableRows):
-                    return with_expiry(rows.scan, MissingFileError(f"{owner}: there is no file {path}"))
+                    return with_expiry(rows.scan, MissingFileError.of(path, f"{owner}: there is no file {path}"))
         if isinstance(error, duckdb.IOException):
             return StorageError(f"{owner}: a file can't be read: {error}")
         return ValidationError(f"{owner} can't be run: {reason(error)}")

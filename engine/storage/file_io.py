@@ -44,7 +44,7 @@ def translated(location: str, doing: str, target: str | None = None) -> Iterator
         raise
     except FileNotFoundError as e:
         at = "" if target in (None, location) else f" at {target}"
-        raise MissingFileError(f"can't {doing} {location}: there is no such file{at}") from e
+        raise MissingFileError.of(location, f"can't {doing} {location}: there is no such file{at}") from e
     except FileExistsError as e:
         raise FileExistsInStorageError(f"can't {doing} {location}: it exists already") from e
     except OSError as e:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from core_tables import make_table, rows
+from core_tables import local, make_table, rows
 
 import icecore
 from icecore.engine.display.ref_graph import graph_lines
@@ -51,7 +51,7 @@ def test_changes_whose_files_are_gone_say_who_let_them_go(catalog: icecore.Catal
     position = catalog.position
     for snapshot in table.snapshots()[:-1]:
         table.maintenance.expire_snapshots(author="cron", message="weekly").by_id(snapshot.snapshot_id).commit()
-    said = rf"; snapshot \d+ of ns\.t was expired at position {catalog.position - 1}, 20.* UTC, by cron \('weekly'\)"
+    said = rf"; expire-snapshots of ns\.t deleted it at position {catalog.position}, 20.* UTC, by cron \('weekly'\)"
     with pytest.raises(MissingFileError, match=said):
         catalog.show_commit(position).rows()
     make_table(catalog, "u").append(rows(1))
@@ -67,6 +67,27 @@ def test_changes_whose_files_are_gone_say_who_let_them_go(catalog: icecore.Catal
         of_past.blame,
     ):
         with pytest.raises(MissingFileError, match=said):
+            read()
+
+
+def test_who_expired_another_snapshot_is_not_said_to_have_let_a_file_go(catalog: icecore.Catalog) -> None:
+    """One before that of the file may be long gone; one far before may be what had it."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    table.delete("id = 1")
+    for i in (3, 4):
+        table.append(rows(i))
+    position = catalog.position
+    of_past = catalog.at(position).load_table("ns.t")
+    [mine] = [f.file.file_path for f in of_past.scan("id = 4").plan_files()]
+    for snapshot in table.snapshots()[:-1]:
+        table.maintenance.expire_snapshots(author="cron").by_id(snapshot.snapshot_id).commit()
+    said = rf"; expire-snapshots of ns\.t deleted it at position {position + 2}, 20.* UTC, by cron$"
+    with pytest.raises(MissingFileError, match=said):
+        of_past.blame()
+    local(mine).unlink()
+    for read in (of_past.blame, catalog.show_commit(position).rows):
+        with pytest.raises(MissingFileError, match=r"no such file; `icecore verify` tells all files that are gone$"):
             read()
 
 
