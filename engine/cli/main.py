@@ -160,10 +160,11 @@ class Program(click.Group):
         self, context: click.Context, words: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that words begin with. Raises UsageError, with those that are like it, where it is none."""
-        from difflib import get_close_matches
+        if words[0] not in COMMANDS and not context.resilient_parsing:
+            from difflib import get_close_matches
 
-        if words[0] not in COMMANDS and (alike := get_close_matches(words[0], COMMANDS)):
-            context.fail(f"No such command {words[0]!r}. Did you mean {' or '.join(map(repr, alike))}?")
+            if alike := get_close_matches(words[0], COMMANDS):
+                context.fail(f"No such command {words[0]!r}. Did you mean {' or '.join(map(repr, alike))}?")
         return super().resolve_command(context, words)
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:

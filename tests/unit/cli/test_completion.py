@@ -119,6 +119,11 @@ def test_commands_and_options_are_completed(shop: Path) -> None:
     assert "create" in ask("icecore branch c", shop)[0]
 
 
+def test_behind_a_command_that_is_none_nothing_is_completed(shop: Path) -> None:
+    """Nor is an error printed into the line that somebody writes, however like a command it is."""
+    assert ask("icecore shwo shop.", shop)[0] == []
+
+
 def test_what_is_said_twice_is_the_same() -> None:
     assert _LOG == LOG_FILE
     import click
