@@ -69,7 +69,9 @@ def streams_of_name(store: EventStore, models: ReadModels, name: Identifier) -> 
         for event in store.naming_events()
         if (change := read_name_event(event.kind, event.payload)) is not None and not isinstance(change, Dropped)
     ]
-    streams = dict.fromkeys(stream for identifier, stream in named if identifier == name)
+    # By the last time that each got the name: one may have had it again after others.
+    streams = dict.fromkeys(stream for identifier, stream in reversed(named) if identifier == name)
+    streams = dict.fromkeys(reversed(streams))
     if found is not None:
         streams.pop(found[1], None)
         streams[found[1]] = None

@@ -136,6 +136,16 @@ def test_snapshots_refs_positions_and_times_are_compared(catalog: icecore.Catalo
         catalog.diff_table("ns.nothing", 1)
 
 
+def test_a_name_is_of_the_table_that_had_it_last_though_it_had_it_first_too(catalog: icecore.Catalog) -> None:
+    for other in ("ns.first", "ns.second"):
+        make_table(catalog)
+        catalog.rename_table("ns.t", other)
+    catalog.rename_table("ns.first", "ns.t")
+    catalog.drop_table("ns.t")
+    renamed = ["table.renamed", "table.renamed"]
+    assert catalog.log("ns.t")["kind"].to_pylist() == ["table.created", *renamed, "table.dropped"]
+
+
 def test_the_log_of_what_was_renamed_and_dropped(catalog: icecore.Catalog) -> None:
     """By the last name, whole; followed through all tables that had the name; the newest first where asked."""
     make_table(catalog).append(rows(1))
