@@ -55,8 +55,8 @@ def put_text(path: str | os.PathLike[str], text: str) -> None:
     """
     target, data = os.path.realpath(path), text.encode()
     try:
-        if os.path.exists(target) and not os.path.isfile(target):
-            with open(target, "wb") as f:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb") as f:
                 f.write(data)
         else:
             put_file(target, data, scratch=None, replace=True, durable=False)

@@ -339,6 +339,11 @@ def test_a_text_goes_where_a_link_leads_and_a_device_stays_one(tmp_path: Path) -
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     put_text(tmp_path / "pipe", "x")
+    read, write = os.pipe()
+    put_text(f"/dev/fd/{write}", "of a shell")
+    assert os.read(read, 100) == b"of a shell"
+    for end in (read, write):
+        os.close(end)
     assert os.read(reader, 9) == b"x" and (tmp_path / "pipe").is_fifo()
     os.close(reader)
     with pytest.raises(FileNotFoundError):
