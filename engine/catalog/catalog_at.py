@@ -132,7 +132,7 @@ class CatalogAt:
                 self, sql, parameters, namespace=namespace, timeout=timeout, memory_limit=memory_limit
             )
         except NoSuchTableError as e:
-            raise NoSuchTableError(e.plain, self._when, told_of=((),), like=e.like) from e
+            raise NoSuchTableError(e.plain, f"; asked{self._when}", told_of=((),), like=e.like) from e
 
     def table_exists(self, identifier: IdentifierLike) -> bool:
         """Whether there was a table of that name."""

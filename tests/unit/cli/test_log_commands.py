@@ -51,7 +51,9 @@ def test_what_is_no_name_or_moment_is_told_as_that(run: Run, orders: str) -> Non
     unused = run("diff", "1", "--table", "shop.other", "--branch", "audit", code=2).stderr
     assert "--branch says whose --files or --rows" in unused
     told = run("query", "SELECT * FROM shop.other", "--at", "3", code=1).stderr
-    assert told.endswith("looked for 'shop.other' at position 3\n")
+    assert told.endswith("looked for 'shop.other'; asked at position 3\n")
+    told = run("query", "SELECT * FROM log", "--at", "3", code=1).stderr
+    assert told.endswith("are read by `sql`; asked at position 3\n"), told
 
 
 def test_the_log_of_a_name_says_that_others_had_it(run: Run, orders: str) -> None:
