@@ -7,7 +7,8 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import spark_jvm
 from hypothesis import settings
 
 import icecore
+from icecore.engine.errors import MissingDependencyError
 
 # Where there is memory for it, warehouses are made in memory: half of the time is waiting for a disk else.
 _MEMORY = Path("/dev/shm")
@@ -66,6 +68,17 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """A test that needs datasketches is skipped where that has no wheel for this Python."""
+    try:
+        return (yield)
+    except MissingDependencyError as e:
+        if "datasketches" in str(e) and find_spec("datasketches") is None:
+            pytest.skip(str(e))
+        raise
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -13,7 +13,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import datasketches
 import pyarrow as pa
 import pytest
 from attrs import evolve
@@ -53,6 +52,8 @@ from icecore.engine.spec.types import (
     UUIDType,
 )
 from icecore.engine.statistics.theta_sketch import ThetaSketch, estimate_of, hashes_of, single_values
+
+datasketches = pytest.importorskip("datasketches")
 
 CORPUS = Path(os.environ.get("ICECORE_CORPUS", Path(__file__).parents[3] / "shared" / "corpus"))
 THETA = "apache-datasketches-theta-v1"

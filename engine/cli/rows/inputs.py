@@ -153,15 +153,10 @@ def _batches(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iter
         else:
             formats = " ".join((*_PARQUET, *_CSV, *_JSON))
             raise ValidationError(f"what is in it? Its name should end in one of {formats}")
-    except (
-        pa.ArrowException,
-        OSError,
-        json.JSONDecodeError,
-        UnicodeError,
-        RecursionError,
-        orjson.JSONEncodeError,
-    ) as e:
+    except (pa.ArrowException, OSError, json.JSONDecodeError, UnicodeError, orjson.JSONEncodeError) as e:
         raise CorruptFileError(f"{path} can't be read: {e}") from e
+    except RecursionError as e:
+        raise CorruptFileError(f"{path} can't be read: it is nested too deeply") from e
 
 
 def _with_columns(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

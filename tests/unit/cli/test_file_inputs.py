@@ -77,7 +77,7 @@ def test_types_hold_the_values_as_they_are(
         (b'{"c": {"d": [9223372036854775808]}}', "a.json: column 'c' has integers of more than 64 bits"),
         (b"[null]", "a.json: the rows of a JSON file are objects"),
         (b'[[{"c": 1}]]', "a.json: the rows of a JSON file are objects"),
-        (b"[" * 100_000, "a.json can't be read: maximum recursion depth"),
+        (b"[" * 100_000, "a.json can't be read: it is nested too deeply"),
         (b'{"c": "\xe9"}', "a.json can't be read: 'utf-8' codec can't decode"),
         (b'[{"c": "\\ud83d"}]', "a.json can't be read: str is not valid UTF-8"),
         (b"a,b\n1,\xe9\n", "a.csv: column 'b' has text that is not UTF-8"),
