@@ -2,11 +2,16 @@
 -- prompt, of the table whose UUID is $uuid.
 
 -- name: file
+-- A path, its end, or what a terminal left of it behind the mark of a cut.
 SELECT
     position, recorded_at, actor, message, operation, snapshot_id, branch, change, content, file_path, partition,
     record_count
 FROM file_history
-WHERE table_uuid = $uuid AND (file_path = $value OR ends_with(file_path, '/' || $value))
+WHERE table_uuid = $uuid AND (
+    file_path = $value
+    OR ends_with(file_path, '/' || $value)
+    OR (starts_with($value, '…') AND ends_with(file_path, substr($value, 2)))
+)
 ORDER BY position DESC, file_path;
 
 -- name: partition

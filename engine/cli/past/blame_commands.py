@@ -24,7 +24,7 @@ ROWS = 20
 @click.argument("table")
 @where_option("Which rows, as in 'dep_delay = 9999'.", "SQL")
 @click.option("--columns", metavar="A,B", callback=names, help="Which columns of them.")
-@click.option("--limit", type=click.IntRange(min=1), default=ROWS, show_default=True, help="How many rows at most.")
+@click.option("--limit", type=click.IntRange(min=1), help=f"How many rows (else {ROWS}) or commits (else all) at most.")
 @click.option("--branch", metavar="NAME", help="Rows of this branch or tag.")
 @click.option("--file", metavar="PATH", help="Who added and removed this file; the end of its path will do.")
 @click.option("--partition", metavar="PATH", help="Who changed this partition, as in 'day=2024-01-01'.")
@@ -38,7 +38,7 @@ def blame(
     table: str,
     where: str | None,
     columns: tuple[str, ...] | None,
-    limit: int,
+    limit: int | None,
     branch: str | None,
     file: str | None,
     partition: str | None,
@@ -60,9 +60,10 @@ def blame(
             if not found.num_rows:
                 [(what, name)] = [(what, name) for what, name in others.items() if name is not None]
                 raise ValidationError(f"no commit that can be read changed a {what} {name!r} of {table}")
+            found = found.slice(0, limit)
         else:
             chosen = columns or ("*",)
-            found = catalog.load_table(table).blame(where, selected_fields=chosen, ref=branch, limit=limit)
+            found = catalog.load_table(table).blame(where, selected_fields=chosen, ref=branch, limit=limit or ROWS)
             if settings.output == "table":
                 found = _rows_first(found)
                 if early := found["_is_exact"].to_pylist().count(False):

@@ -178,6 +178,23 @@ def test_blame_of_what_nobody_changed_is_an_error(run: Run, orders: str) -> None
         assert told == f"error: no commit that can be read changed a {what} 'nothing' of {orders}\n"
 
 
+def test_blame_of_a_column_is_limited_too(run: Run, run_json: RunJson, orders: str) -> None:
+    run("alter", orders, "rename-column", "note", "remark")
+    assert len(run_json("blame", orders, "--column", "remark")) == 2
+    [latest] = run_json("blame", orders, "--column", "remark", "--limit", "1")
+    assert latest["position"] == 4
+
+
+def test_blame_finds_a_file_by_what_a_terminal_left_of_its_path(
+    run: Run, run_json: RunJson, orders: str, warehouse: Path
+) -> None:
+    with icecore.open(warehouse) as catalog:
+        path = catalog.load_table(orders).scan().plan_files()[0].file.file_path
+    left = path.partition("/data/ts_")[2]
+    assert [f["file_path"] for f in run_json("blame", orders, "--file", f"…{left}")] == [path]
+    assert run("blame", orders, "--file", left, code=1).stderr.startswith("error: no commit that can be read")
+
+
 def test_what_becomes_current_again_is_told(run: Run, run_json: RunJson, orders: str) -> None:
     """A schema or spec that an earlier commit made: its event would say nothing else."""
     run("alter", orders, "drop-column", "note", "--yes")
