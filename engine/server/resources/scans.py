@@ -132,9 +132,9 @@ def _all(begun: list[bytes], others: Iterator[bytes]) -> Iterator[bytes]:
 
 ONE = "/namespaces/{namespace}/tables/{table}"
 ENDPOINTS = (
-    Endpoint("POST", f"{ONE}/plan", plan_scan),
+    Endpoint("POST", f"{ONE}/plan", plan_scan, has_keys=True),
     Endpoint("GET", f"{ONE}/plan/{{plan-id}}", fetch_plan),
-    Endpoint("DELETE", f"{ONE}/plan/{{plan-id}}", cancel_plan),
-    Endpoint("POST", f"{ONE}/tasks", fetch_tasks),
+    Endpoint("DELETE", f"{ONE}/plan/{{plan-id}}", cancel_plan, has_keys=True),
+    Endpoint("POST", f"{ONE}/tasks", fetch_tasks, has_keys=True),
     Endpoint("POST", f"{ONE}/explain", explain_scan),
 )

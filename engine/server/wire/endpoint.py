@@ -36,12 +36,12 @@ class Endpoint:
     """One operation; `path` follows `/v1/{prefix}`, or `/v1` alone.
 
     `is_write` operations change something. Under an idempotency key they are carried out once; `again` answers
-    the same request when it comes again. `is_bodiless` ones say all in their path, where others that are posted need a
-    body. `refusal` is how one is refused that the server could not carry out, where
-    nothing was stored. A token must grant `level` in the namespaces that a call names; `is_of_all` operations name none
-    and tell of the whole catalog, `is_open` ones need no token and have no keys. Those with `has_dry_run` can be asked
-    for what they would do. The body of an `is_form` operation is no JSON;
-    `is_page` ones are for browsers, where a token is the password; `is_audit` ones of these look for findings.
+    the same request when it comes again. `has_keys` ones change nothing and may have a key, too. `is_bodiless` ones say
+    all in their path, where others that are posted need a body. `refusal` is how one is refused that the server could
+    not carry out, where nothing was stored. A token must grant `level` in the namespaces that a call names; `is_of_all`
+    operations name none and tell of the whole catalog, `is_open` ones need no token and have no keys. Those with
+    `has_dry_run` can be asked for what they would do. The body of an `is_form` operation is no JSON; `is_page` ones are
+    for browsers, where a token is the password; `is_audit` ones of these look for findings.
     """
 
     method: str
@@ -49,6 +49,7 @@ class Endpoint:
     answer: Operation
     is_write: bool = False
     has_dry_run: bool = False
+    has_keys: bool = False
     is_bodiless: bool = False
     again: Again = nothing_again
     has_prefix: bool = True

@@ -28,7 +28,8 @@ def answered(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
     another request, CommitStateUnknownError for one of another token's that was carried out, and what the operation
     raises.
     """
-    key = call.headers.get(HEADER) if endpoint.method in ("POST", "DELETE") and not endpoint.is_open else None
+    is_keyed = endpoint.has_keys or (endpoint.is_write and not endpoint.is_open)
+    key = call.headers.get(HEADER) if is_keyed else None
     if key is not None and _UUID.fullmatch(key) is None:
         raise ValidationError(f"an Idempotency-Key is a UUID, found {key[:60]!r}")
     if not endpoint.is_write or endpoint.is_open:

@@ -67,7 +67,12 @@ def test_a_key_is_a_uuid(rest: RestClient, catalog: icecore.Catalog) -> None:
     for method, path, body in (("POST", f"{T}/plan", {}), ("DELETE", f"{T}/plan/p", None)):
         assert keyed(rest, "mine", (method, path, body)).error[0] == 400
         assert keyed(rest, str(uuid.uuid4()), (method, path, body)).status < 300
-    assert keyed(rest, "mine", ("GET", T, None)).status == 200
+    tasks = ("POST", f"{T}/tasks", {"plan-task": "p"})
+    assert [keyed(rest, key, tasks).status for key in ("mine", str(uuid.uuid4()))] == [400, 404]
+    report = {"report-type": "commit-report", "table-name": "t", "snapshot-id": 8, "sequence-number": 2}
+    report |= {"operation": "append", "metrics": {}}
+    for call in (("GET", T, None), ("POST", f"{T}/metrics", report), ("POST", f"{T}/explain", {})):
+        assert keyed(rest, "mine", call).status in (200, 204), call
 
 
 def test_a_key_is_of_one_query_and_of_what_needs_a_token(rest: RestClient, catalog: icecore.Catalog) -> None:
