@@ -40,6 +40,9 @@ settings.register_profile("new each time", settings(deadline=None, database=None
 settings.register_profile("the same each time", settings(deadline=None, derandomize=True))
 settings.load_profile("the same each time")
 
+# Told once: where it is installed nothing is skipped for the lack of it, in a test that hides it neither.
+HAS_DATASKETCHES = find_spec("datasketches") is not None
+
 # The folders whose files take longest, which come first so that no worker is left with one at the end.
 LONGEST = ("fuzz", "fault", "property", "interop")
 
@@ -76,7 +79,7 @@ def pytest_runtest_call() -> Generator[None, None, None]:
     try:
         return (yield)
     except MissingDependencyError as e:
-        if "datasketches" in str(e) and find_spec("datasketches") is None:
+        if "datasketches" in str(e) and not HAS_DATASKETCHES:
             pytest.skip(str(e))
         raise
 

@@ -53,7 +53,7 @@ from icecore.engine.spec.types import (
 )
 from icecore.engine.statistics.theta_sketch import ThetaSketch, estimate_of, hashes_of, single_values
 
-datasketches = pytest.importorskip("datasketches")
+datasketches = pytest.importorskip("datasketches", reason="datasketches has no wheel for this Python")
 
 CORPUS = Path(os.environ.get("ICECORE_CORPUS", Path(__file__).parents[3] / "shared" / "corpus"))
 THETA = "apache-datasketches-theta-v1"

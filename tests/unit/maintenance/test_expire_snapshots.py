@@ -272,7 +272,6 @@ def test_R2_a_table_written_by_hand_is_written_out_before_files_go(catalog: icec
 
 def test_R2_statistics_files_go_with_their_snapshots(catalog: icecore.Catalog) -> None:
     """A statistics file is deleted once its snapshot expired, and no other one is."""
-    pytest.importorskip("datasketches")
     table = make_table(catalog)
     table.append(rows(1))
     first = table.compute_statistics()
