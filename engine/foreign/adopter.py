@@ -1,8 +1,9 @@
 """The adoption of other engines' commits, made in the SQLite file or in a file system table's folder, into the log.
 
-At open everything is compared, at load and before each commit the table alone, by one indexed query. What differs is
-taken in under the write lock, as events of its own transaction, so that of several processes one does it; what can't be
-taken in is a problem that names the table, and stands in the way of commits to that table only.
+At open everything is compared, at load and before each commit the table alone, by one indexed query. Where that
+differs, all that differs in the warehouse is taken in under the write lock, as events of its own transaction, so that
+of several processes one does it; what can't be taken in is a problem that names the table, and stands in the way of
+commits to that table only.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class Adopter:
             self.adopt_all()
 
     def adopt_stream(self, stream: str) -> None:
-        """Adopts commits to one table or view, or to the catalog, before it is changed.
+        """Adopts other engines' commits where those to one table or view, or to the catalog, are not in the log yet.
 
         Raises ForeignCommitError where it can't be: a commit that does not follow the log, a file that can't be read.
         """

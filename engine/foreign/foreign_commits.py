@@ -100,8 +100,8 @@ def _versions_between(state: TableState, file: ForeignFile) -> list[str] | None:
     """The versions that led from the state's to a later one, by that one's metadata log; None where none did.
 
     Names of versions come again, as where a crash left one that was taken back. Writers note with the name of a file
-    when it was written, so that tells. Of a version whose forerunners were deleted, and left its log, that it has our
-    current snapshot does.
+    when it was written, so that tells. Where the versions before a later one were deleted and left its log, it follows
+    ours if it has our current snapshot.
     """
     log, ours = file.metadata.metadata_log, state.metadata
     for index in reversed(range(len(log))):

@@ -71,7 +71,7 @@ def revert(
 
 
 def _why(provenance: Provenance, events: Sequence[Event]) -> Provenance:
-    """The provenance with the events as causes: the last one, which the first one is told with where it is another."""
+    """The provenance with the last of the events as its cause, and correlated with the first where these are two."""
     first, last = events[0], events[-1]
     old = last.provenance.message if {e.provenance.message for e in events} == {last.provenance.message} else None
     told = f"revert {positions_text(events)}" + (f": {old}" if old else "")

@@ -1,4 +1,7 @@
-"""The last commit of an author, which an undo undoes: those that were undone already, and reverts, are passed over."""
+"""The last commit of an actor, which an undo undoes.
+
+Those that were undone already are passed over, and so are reverts and what only tells of files, erasures and moves.
+"""
 
 from __future__ import annotations
 

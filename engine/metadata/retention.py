@@ -21,7 +21,7 @@ class Expiry:
     """A request to expire snapshots; times are milliseconds since the epoch.
 
     Where only `snapshot_ids` are given, just these go. Else snapshots and refs go by age: `older_than_ms` and
-    `retain_last` stand for the table's properties, a branch's own settings come before both.
+    `retain_last`, where they are given, replace the table's properties; a branch's own settings come before both.
     """
 
     snapshot_ids: frozenset[int] = frozenset()

@@ -3,8 +3,8 @@
 A decision rests on the data files that it touches (removes, or deletes rows of by position). Those must still be there,
 and no delete may have come for them, under either level. Under `serializable` nothing that the caller read may have
 changed either: no file came or went, and no delete did, that may concern rows of the conflict filter. So the outcome is
-that of making the commits one after another. Spec: Commit Conflict Resolution (C2, C3); the rules are those of the Java
-library (C5), which is as strict where a snapshot's own files are concerned and leaves more to the caller otherwise.
+that of making the commits one after another. Spec: Commit Conflict Resolution (C2, C3). The rules are those of the Java
+library (C5) for the files that a snapshot touches; beyond these Java checks only what its caller asks for.
 """
 
 from __future__ import annotations

@@ -213,11 +213,16 @@ DELETE_GRANULARITY = _table(
     "Whether data files share position delete files.",
 )
 DELETE_ISOLATION, UPDATE_ISOLATION, MERGE_ISOLATION = (
-    _table(f"write.{verb}.isolation-level", _ISOLATION, "serializable", f"What is a conflict of a {verb}.")
+    _table(
+        f"write.{verb}.isolation-level",
+        _ISOLATION,
+        "serializable",
+        f"What conflicts with {verb}s that are decided on a base.",
+    )
     for verb in ("delete", "update", "merge")
 )
 DELETE_MODE, UPDATE_MODE, MERGE_MODE = (
-    _table(f"write.{verb}.mode", _MODE, "copy-on-write", f"How a {verb} changes rows.")
+    _table(f"write.{verb}.mode", _MODE, "copy-on-write", f"How {verb}s change rows.")
     for verb in ("delete", "update", "merge")
 )
 

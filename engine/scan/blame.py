@@ -52,7 +52,7 @@ COMMIT = pa.schema(
         ("_is_exact", pa.bool_()),
     ]
 )
-"""The columns that tell the commit of a row, before its own. A row whose commit is not exact came with it or before."""
+"""The columns that tell the commit of a row; its own follow. Where `_is_exact` is false it may be an earlier commit."""
 _ADDED_BY, _PATH, _NUMBER = "_added_by", "_path", "_number"
 
 

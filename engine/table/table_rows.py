@@ -115,7 +115,7 @@ def delete(
     case_sensitive: bool = True,
     **options: Unpack[PinnedOptions],
 ) -> DryRun | None:
-    """Deletes the rows that match the filter: whole files where all their rows do, else the file is rewritten."""
+    """Deletes the rows that match the filter: whole files where all their rows do, else as `write.delete.mode` says."""
     with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
         transaction.delete(delete_filter, case_sensitive=case_sensitive, **options_of(PinnedChangeOptions, options))
     return transaction.outcome

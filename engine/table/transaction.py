@@ -287,7 +287,7 @@ class Transaction(OnceInBlock):
     def delete(
         self, delete_filter: FilterLike = None, *, case_sensitive: bool = True, **options: Unpack[PinnedChangeOptions]
     ) -> None:
-        """Deletes the rows that match: whole files where all rows do, else the file is rewritten without them."""
+        """Deletes the rows that match: whole files where all their rows do, else as `write.delete.mode` says."""
         pending, branch = self._pending, self._pending.first_branch(options)
         check_given(delete_filter)
         base, target = pending.base_if_named(branch, options, DELETE_ISOLATION), pending.target(branch, options)

@@ -1,4 +1,7 @@
-"""The follower of tables' streams that writes their files. A commit stands whatever happens to its files."""
+"""The follower of tables' streams that writes their files.
+
+A commit stands whatever happens to its files, but for a file system table, where the metadata file is the commit.
+"""
 
 from __future__ import annotations
 

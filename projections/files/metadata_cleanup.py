@@ -1,8 +1,8 @@
 """Deletion of metadata files that fell out of the metadata log, where the table asks for it (MD2).
 
-The commit names them, so a rebuild doesn't write them again and `verify` doesn't miss them; of another engine's
-commit, which deletes them itself, and of events of schema version 1 it follows from the metadata log. A note in
-`written_file` comes with the pointer that no longer leads to the file; the file is deleted after that, at once or,
+The commit names them, so a rebuild doesn't write them again and `verify` doesn't miss them. Commits of other engines,
+which delete them themselves, and events of schema version 1 name none: there it follows from the metadata log. A note
+in `written_file` comes with the pointer that no longer leads to the file; the file is deleted after that, at once or,
 after a crash, at the next open or commit. Only files that this log wrote are ever deleted.
 """
 
@@ -91,7 +91,7 @@ def _properties_after(state: TableState, updates: Iterable[TableUpdate]) -> dict
 
 
 def deletes_metadata(state: TableState) -> bool:
-    """Whether a table says if metadata files are to be deleted that fell out of its metadata log."""
+    """Whether the table property is set, be it to false."""
     return DELETE_AFTER_COMMIT.name in state.metadata.properties
 
 

@@ -102,7 +102,7 @@ class Bounds:
 
 
 def might_match(p: Predicate, b: Bounds) -> Fragment:
-    """A condition, never NULL, that holds of all rows with a value that satisfies the leaf."""
+    """A condition, never NULL, that holds of each file with a row that satisfies the leaf."""
     some = conjunction(b.may_have_values, b.may_have_numbers)
     match p.op:
         case _Op.IS_NULL:

@@ -178,7 +178,7 @@ def undo(
 ) -> int | CatalogDryRun:
     """Undoes the last commit of an actor, to a table or view or to anything, by a new one; its last position.
 
-    The actor is the author of the undo, or the catalog's, where none is named. A commit over several tables is undone
+    Without an actor it is the `author`'s, or else the catalog's actor's. A commit over several tables is undone
     as a whole. What was undone already is passed over, and so are reverts: a second undo undoes the commit before.
     Raises what `revert` raises, ValidationError where the actor has no commit, NoSuchTableError.
     """

@@ -1,4 +1,4 @@
-"""Single columns of a table's files by field id, at any depth of structs: keys of equality deletes, columns of filters.
+"""Columns of a table's files by field id: which id a column of a file has, and how one at any depth is read.
 
 Spec: Column Projection (P1, P2); Equality Delete Files (D4).
 """

@@ -1,4 +1,7 @@
-"""Tables and views as `LoadTableResult` and `LoadViewResult`: their metadata as the file has it, byte for byte."""
+"""Tables and views as `LoadTableResult` and `LoadViewResult`: their metadata as the file has it, byte for byte.
+
+Where a client asks for `snapshots=refs` it is written anew without the others.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +130,7 @@ def table_config(call: Call) -> dict[str, str]:
 
 
 def _with_its_file(call: Call, state: TableState) -> TableState:
-    """The state, its files written where commits are materialized by hand: clients read nothing else."""
+    """The state with its files, which are written now where `icecore.materialize` is manual: clients read them."""
     if not state.pending or call.past is not None:
         return state
     call.catalog.materialize(state.identifier)

@@ -70,7 +70,7 @@ class Endpoint:
 
     @property
     def level(self) -> Level:
-        """The level that a token must grant: to read where nothing is changed, else to manage unless it says less."""
+        """The level that a token must grant: `asks`, else `manage` where something is changed and `read` where not."""
         return self.asks or (Level.MANAGE if self.is_write else Level.READ)
 
     @property

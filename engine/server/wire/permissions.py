@@ -65,7 +65,7 @@ def _is_here(host: str) -> bool:
 
 
 def check_grants(principal: Principal, endpoint: Endpoint, call: Call) -> None:
-    """Raises ForbiddenError where a token does not grant an operation in each namespace that it is about."""
+    """Raises ForbiddenError unless a token grants an operation in every namespace that it is about."""
     level = endpoint.level
     for namespace in _namespaces(endpoint, call):
         if not is_allowed(principal.grants, level, namespace):

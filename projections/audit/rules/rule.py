@@ -6,7 +6,8 @@
     -- mend: Compact it.
     -- option: small_files = 20
 
-A line that begins with more than one space goes on with the one before. A row of the query is one finding: it has
+A line with more than one space after `--` that begins with no such word goes on with the one before; `scope` may say
+`tables` or `warehouse`, where a rule is not about each table by itself. A row of the query is one finding: it has
 `message`, the finding in a sentence, and `subject`, what in the table it is about, by which it is known again. Rows of
 a table have its `namespace`, `name` and `table_uuid`; the other columns are details. Options are columns of the table
 `limits`, which has a row for each table.
