@@ -14,9 +14,9 @@ from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.read.read_tasks import read_task
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.expression.nodes import Expression
-from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.operations.copy_on_write import lineage_schema, write_again
 from icecore.engine.operations.merge_on_read import select_rows, write_deletes
+from icecore.engine.properties.table_properties import NAME_MAPPING
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.reserved import LINEAGE
 from icecore.engine.spec.schema import Schema
@@ -58,7 +58,7 @@ def live_rows(table: icecore.Table, task: FileScanTask) -> pa.Table | None:
             table_schema=table.schema(),
             specs=table.metadata.specs,
             storage=storage_of(table),
-            name_mapping=table_name_mapping(table.metadata),
+            name_mapping=NAME_MAPPING.find(table.metadata.properties),
         )
     )
     return pa.Table.from_batches(batches) if batches else None

@@ -14,9 +14,9 @@ from icecore.engine.common.location import local_path, location_key, path_fault,
 from icecore.engine.common.text import abbreviated
 from icecore.engine.data.write.describe_files import Describer
 from icecore.engine.errors import ValidationError
-from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.operations.file_effects import live_among
+from icecore.engine.properties.table_properties import NAME_MAPPING
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
@@ -122,7 +122,7 @@ def describe_existing_files(at: PlanContext, file_paths: Iterable[str], describe
         spec=metadata.spec(),
         storage=storage,
         properties=metadata.properties,
-        name_mapping=table_name_mapping(metadata) or NameMapping.of_fields(metadata.schema().fields),
+        name_mapping=NAME_MAPPING.find(metadata.properties) or NameMapping.of_fields(metadata.schema().fields),
     )
 
 

@@ -15,10 +15,9 @@ from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.row_ranges import PIECE_BYTES, pieces
 from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.formats.arrays import Mask
-from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.operations.merge_on_read import Positions, Selected
 from icecore.engine.properties.data_locations import DataLocations
-from icecore.engine.properties.table_properties import MIB
+from icecore.engine.properties.table_properties import MIB, NAME_MAPPING
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import LINEAGE, POS, with_columns
@@ -61,7 +60,7 @@ class LiveRows:
             table_schema=metadata.schema(),
             specs=metadata.specs,
             storage=self.storage,
-            name_mapping=table_name_mapping(metadata),
+            name_mapping=NAME_MAPPING.find(metadata.properties),
             table_schemas=metadata.schemas,
             deletes=self.deletes,
         )

@@ -16,9 +16,8 @@ from icecore.engine.data.read.read_tasks import read_task
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_deletion_vectors
 from icecore.engine.data.write.position_delete_writer import by_partition, write_position_deletes
-from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.properties.data_locations import DataLocations
-from icecore.engine.properties.table_properties import DELETE_GRANULARITY, DELETE_MODE, KnownProperty
+from icecore.engine.properties.table_properties import DELETE_GRANULARITY, DELETE_MODE, NAME_MAPPING, KnownProperty
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import POS, with_columns
@@ -55,7 +54,7 @@ def select_rows(task: FileScanTask, metadata: TableMetadata, storage: Storage, d
         table_schema=schema,
         specs=metadata.specs,
         storage=storage,
-        name_mapping=table_name_mapping(metadata),
+        name_mapping=NAME_MAPPING.find(metadata.properties),
         table_schemas=metadata.schemas,
         deletes=deletes,
     )

@@ -29,7 +29,7 @@ from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.events.manifest_changes import ListedManifest, changes_of
 from icecore.engine.formats.arrays import Longs
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.properties.table_properties import NAME_MAPPING
 from icecore.engine.scan.changelog import manifests_around
 from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.scan.relation.missing_files import telling_expiry
@@ -131,7 +131,7 @@ class Blame:
     def _reader(self) -> ChangedRowsReader:
         state = self.state
         storage, metadata = self.planner.repository.storage_of(state), state.metadata
-        mapping = table_name_mapping(metadata)
+        mapping = NAME_MAPPING.find(metadata.properties)
         return ChangedRowsReader(self.scan.schema, metadata.specs, storage, mapping, metadata.schemas)
 
     def _plan(self, listed: Sequence[ListedManifest]) -> tuple[PlannedFiles, dict[str, int]]:

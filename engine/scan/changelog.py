@@ -28,8 +28,8 @@ from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.metadata.snapshot_range import SnapshotRange
+from icecore.engine.properties.table_properties import NAME_MAPPING
 from icecore.engine.repository.ancestors import parent_id
 from icecore.engine.repository.repository import Repository
 from icecore.engine.scan.incremental_append import added_by
@@ -214,7 +214,7 @@ class IncrementalChangelogScan:
         """The reader of the changes, from the files of their commits."""
         metadata = self._state.metadata
         storage = self._planner.repository.storage_of(self._state)
-        mapping = table_name_mapping(metadata)
+        mapping = NAME_MAPPING.find(metadata.properties)
         reader = ChangedRowsReader(self.schema, metadata.specs, storage, mapping, metadata.schemas)
         return CommitRows(reader, self._selected, self.compute_updates, self.identifier_columns)
 

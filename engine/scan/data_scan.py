@@ -24,6 +24,7 @@ from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.formats.arrays import to_numbers
 from icecore.engine.metadata.fold import TableState
+from icecore.engine.properties.table_properties import NAME_MAPPING
 from icecore.engine.scan import planned_by_spark, refine_scan, scan_frames
 from icecore.engine.scan.refine_scan import remaking
 from icecore.engine.scan.relation.missing_files import rows_or_expiry
@@ -351,7 +352,6 @@ class DataScan(ScanDisplay):
     def _read_one(self, task: FileScanTask, projection: Schema, deletes: DeleteCache) -> Iterator[pa.RecordBatch]:
         from icecore.engine.data.arrow.row_filter import filter_batches, filter_columns
         from icecore.engine.data.read.read_tasks import read_task
-        from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 
         columns = filter_columns(task.residual, self.schema, projection)
         batches = read_task(
@@ -360,7 +360,7 @@ class DataScan(ScanDisplay):
             table_schema=self.schema,
             specs=self._state.metadata.specs,
             storage=self.storage,
-            name_mapping=table_name_mapping(self._state.metadata),
+            name_mapping=NAME_MAPPING.find(self._state.metadata.properties),
             table_schemas=self._state.metadata.schemas,
             deletes=deletes,
         )

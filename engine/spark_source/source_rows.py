@@ -14,7 +14,7 @@ from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.read.read_tasks import read_task
 from icecore.engine.data.read.rows_of_commits import CommitFiles, CommitRows
 from icecore.engine.data.scan_task import FileScanTask
-from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.properties.table_properties import NAME_MAPPING
 from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spark.worker.archive_importers import forget_archives
 from icecore.engine.spark_source.shown_arrow import shown_batch, spark_arrow_schema
@@ -39,7 +39,7 @@ class RowReader:
     @classmethod
     def of(cls, projection: Schema, schema: Schema, metadata: TableMetadata, storage: Storage) -> RowReader:
         """The reader of a projection of a schema."""
-        mapping = table_name_mapping(metadata)
+        mapping = NAME_MAPPING.find(metadata.properties)
         return cls(projection, schema, metadata.schemas, dict(metadata.specs), mapping, storage)
 
     def batches(self, tasks: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import rows_html
 from icecore.engine.errors import NoSuchSnapshotError, name_text
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.properties.table_properties import NAME_MAPPING
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
@@ -114,7 +114,7 @@ class Table:
 
     def name_mapping(self) -> NameMapping | None:
         """The mapping by which columns of files without field ids are found; None for none."""
-        return table_name_mapping(self.metadata)
+        return NAME_MAPPING.find(self.metadata.properties)
 
     def snapshots(self) -> list[Snapshot]:
         """The snapshots, in the order of the metadata."""

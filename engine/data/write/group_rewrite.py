@@ -17,9 +17,8 @@ from icecore.engine.data.read.table_columns import Identification
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.row_ranges import partition_order
 from icecore.engine.data.write.write_rows import write_data_files
-from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.properties.data_locations import DataLocations
-from icecore.engine.properties.table_properties import TARGET_FILE_SIZE
+from icecore.engine.properties.table_properties import NAME_MAPPING, TARGET_FILE_SIZE
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
@@ -50,7 +49,7 @@ class GroupRewrite:
     def of(cls, metadata: TableMetadata, storage: Storage, spec_id: int, order: RowOrder | None) -> GroupRewrite:
         """The rewrite of files of a table."""
         return cls(
-            Identification(metadata.schema(), table_name_mapping(metadata), metadata.schemas),
+            Identification(metadata.schema(), NAME_MAPPING.find(metadata.properties), metadata.schemas),
             dict(metadata.specs),
             metadata.spec_by_id(spec_id),
             DataLocations.of(metadata.location, metadata.properties),

@@ -17,7 +17,7 @@ from icecore.engine.data.arrow.row_filter import connection
 from icecore.engine.data.file.file_field import FileField
 from icecore.engine.data.file.schema_mark import mark_of, schema_mark
 from icecore.engine.data.read.table_columns import Identification
-from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.properties.table_properties import NAME_MAPPING
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.scan.relation.native_columns import FileColumn, FileColumns, file_columns
@@ -88,7 +88,7 @@ class FileFooters:
             return None
         if any(e[2] is not None for e in elements):
             ids = [number for _, _, number, *_ in top]
-        elif (mapping := table_name_mapping(self._metadata)) is not None:
+        elif (mapping := NAME_MAPPING.find(self._metadata.properties)) is not None:
             ids = self._identified(file, [name for name, *_ in top], mapping)
         else:
             return None  # types may tell, which the reader of this engine looks at

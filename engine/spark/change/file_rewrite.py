@@ -22,9 +22,8 @@ from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_deletion_vectors
 from icecore.engine.data.write.position_delete_writer import by_partition, write_position_deletes
 from icecore.engine.data.write.write_rows import write_data_files
-from icecore.engine.metadata.name_mapping_changes import table_name_mapping
 from icecore.engine.properties.data_locations import DataLocations
-from icecore.engine.properties.table_properties import DELETE_GRANULARITY
+from icecore.engine.properties.table_properties import DELETE_GRANULARITY, NAME_MAPPING
 from icecore.engine.spark.change.written_rows import WrittenRows
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
@@ -71,7 +70,7 @@ class FileRewrite:
         return cls(
             by_position,
             metadata.format_version,
-            Identification(metadata.schema(), table_name_mapping(metadata), metadata.schemas),
+            Identification(metadata.schema(), NAME_MAPPING.find(metadata.properties), metadata.schemas),
             dict(metadata.specs),
             metadata.spec(),
             metadata.sort_order(),

@@ -13,7 +13,7 @@ from icecore.engine.data.read.table_columns import ColumnReader, Identification,
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.walk import references
-from icecore.engine.metadata.name_mapping_changes import table_name_mapping
+from icecore.engine.properties.table_properties import NAME_MAPPING
 from icecore.engine.spark.name_rule import is_plain, says_true
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.read.frame_columns import ReadColumn, aliased_columns, columns_by_id
@@ -60,7 +60,7 @@ class ScanContext:
     @cached_property
     def identification(self) -> Identification:
         """The rules by which columns of files without ids get them."""
-        return Identification(self.schema, table_name_mapping(self.metadata), self.metadata.schemas)
+        return Identification(self.schema, NAME_MAPPING.find(self.metadata.properties), self.metadata.schemas)
 
     @cached_property
     def reserved(self) -> tuple[NestedField, ...]:
