@@ -56,8 +56,9 @@ def answer_once(
         if first is not None:
             return _repeated(first, again)
         raise
-    if not request.is_stored:
-        _keep(store, request, CARRIED_OUT, request.answer)
+    if not request.is_stored and (first := _keep(store, request, CARRIED_OUT, request.answer)) is not None:
+        # The same request made the change meanwhile, so that here was nothing left to do.
+        return _repeated(first, again)
     return answer
 
 

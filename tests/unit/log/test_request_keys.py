@@ -66,6 +66,22 @@ def test_a_request_is_carried_out_once(catalog: icecore.Catalog) -> None:
     assert store_of(catalog).event_at(position).provenance.idempotency_key == "k"
 
 
+def test_a_request_that_found_nothing_left_to_do_is_answered_as_the_one_that_did_it(catalog: icecore.Catalog) -> None:
+    """A client sends it again while the first is at work: which begins before there is an answer, and ends after it."""
+    catalog.create_namespace("some", {"a": "1"})
+    first: list[str | StoredAnswer] = []
+
+    def remove(meanwhile: Callable[[], object]) -> None:
+        meanwhile()
+        catalog.update_namespace_properties("some", ["a"])
+
+    def the_first() -> None:
+        first.append(ask(catalog, request(), lambda: remove(int)))
+
+    second = ask(catalog, request(), lambda: remove(the_first))
+    assert (first, second) == ([MADE], StoredAnswer(200, catalog.position, catalog.position, None))
+
+
 def test_a_request_that_was_cut_off_after_its_commit_was_carried_out(
     catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
 ) -> None:
