@@ -8,7 +8,7 @@ from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.error_answers import named_error
-from icecore.engine.server.wire.path_names import read_namespace
+from icecore.engine.server.wire.path_names import namespace_of_text
 from icecore.engine.server.wire.permissions import check_grants, principal_of
 
 EVENT_STREAM = "text/event-stream"
@@ -23,7 +23,7 @@ def follow_events(call: Call) -> Answer:
     asked = call.headers.get("last-event-id") or call.query.get("after") or str(head)
     if not asked.isdecimal() or len(asked) > 18 or int(asked) > head:
         raise ValidationError(f"there is no event {asked[:60]!r} to go on after; the last one is {head}")
-    namespace = read_namespace(inside) if (inside := call.query.get("namespace")) else ()
+    namespace = namespace_of_text(inside) if (inside := call.query.get("namespace")) else ()
     table = call.query.get("table")
     if table is not None and not namespace:
         raise ValidationError("a table's events need its namespace too")

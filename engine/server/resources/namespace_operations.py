@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from icecore.engine.common.identifiers import Identifier, folder_name
 from icecore.engine.common.json_reader import get_list, get_str_map
 from icecore.engine.common.location import to_uri
-from icecore.engine.errors import NoSuchNamespaceError, name_text
+from icecore.engine.errors import NoSuchNamespaceError, ValidationError, name_text
 from icecore.engine.log.names_at import CatalogNames
 from icecore.engine.log.namespaces import ChangedProperties, updated_properties
 from icecore.engine.log.request_keys import StoredAnswer
@@ -16,7 +16,7 @@ from icecore.engine.server.wire.answer import NO_CONTENT, Answer, json_answer
 from icecore.engine.server.wire.call import Call, levels
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.pages import listed
-from icecore.engine.server.wire.path_names import read_namespace
+from icecore.engine.server.wire.path_names import namespace_of_text, read_namespace
 
 
 def list_namespaces(call: Call) -> Answer:
@@ -24,8 +24,8 @@ def list_namespaces(call: Call) -> Answer:
 
     Raises NoSuchNamespaceError, ValidationError.
     """
-    parent = read_namespace(asked) if (asked := call.query.get("parent")) else ()
-    if call.principal is not None and not is_visible(call.principal.grants, parent):
+    parent = _parent(call, asked) if (asked := call.query.get("parent")) else ()
+    if not _shows(call, parent):
         raise NoSuchNamespaceError(f"Namespace does not exist: {name_text(parent)}")
     names, after = listed(call, "namespace", parent)
     return json_answer({"namespaces": names, **after})
@@ -86,6 +86,32 @@ def _changed(changed: ChangedProperties) -> Answer:
 def _described(call: Call, namespace: Identifier) -> Answer:
     properties = call.catalog.load_namespace_properties(namespace)
     return json_answer({"namespace": namespace, "properties": _located(call, namespace, properties)})
+
+
+def _parent(call: Call, asked: str) -> Identifier:
+    """The parent that a query names: as it is there, or with its levels encoded once more, as PyIceberg's are.
+
+    A level may itself look like one that is encoded. Raises ValidationError.
+    """
+    parent = namespace_of_text(asked)
+    if "%" not in asked or (_shows(call, parent) and _is_there(call, parent)):
+        return parent
+    try:
+        return read_namespace(asked)
+    except ValidationError:
+        return parent
+
+
+def _is_there(call: Call, namespace: Identifier) -> bool:
+    try:
+        call.shown.load_namespace_properties(namespace)
+    except NoSuchNamespaceError:
+        return False
+    return True
+
+
+def _shows(call: Call, namespace: Identifier) -> bool:
+    return call.principal is None or is_visible(call.principal.grants, namespace)
 
 
 def _located(call: Call, namespace: Identifier, properties: Mapping[str, str]) -> dict[str, str]:

@@ -14,8 +14,13 @@ _APART = re.compile(r"[\x1f.]")
 
 
 def read_namespace(encoded: str) -> Identifier:
+    """The levels of a namespace in a path. Raises ValidationError."""
+    return namespace_of_text(decoded(encoded))
+
+
+def namespace_of_text(text: str) -> Identifier:
     """The levels of a namespace; no level holds a dot, so a dot parts them too. Raises ValidationError."""
-    return namespace_tuple(tuple(_APART.split(decoded(encoded))))
+    return namespace_tuple(tuple(_APART.split(text)))
 
 
 def spaced(part: str) -> str:

@@ -61,6 +61,14 @@ def test_followers_get_what_was_there_and_what_comes(rest: RestClient, catalog: 
         assert ids(of_table, 2) == [4, 5] and ids(inside, 2) == [5, 7]
 
 
+def test_the_namespace_that_is_followed_is_encoded_once(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """As any value of a query: the name may look like one that is encoded."""
+    catalog.create_namespace("aA")
+    catalog.create_namespace("a%41")
+    with followed(rest, "?after=0&namespace=a%2541") as lines:
+        assert ids(lines, 1) == [2]
+
+
 def test_tables_made_while_the_log_is_followed_have_their_names_from_then_on(catalog: icecore.Catalog) -> None:
     """Where there was none before, too: followers of a namespace got nothing of its tables but their creation."""
     catalog.create_namespace("ns")

@@ -57,6 +57,21 @@ def test_a_table_may_begin_without_columns(rest: RestClient, catalog: icecore.Ca
     assert made.refresh().scan().to_arrow().to_pylist() == [{"id": 1}]
 
 
+@pytest.mark.parametrize("name", ["a%41", "100%25", "%1F", "%2E", "c d+é", "50%"])
+def test_the_parent_of_namespaces_is_encoded_once_or_its_levels_twice(rest: RestClient, name: str) -> None:
+    """Java's clients and the document do the one, PyIceberg does the other: a name may look like an encoded one."""
+    for level in ([name], [name, "in"], [name, "in", "side"]):
+        assert rest.post("/v1/namespaces", {"namespace": level}).json["namespace"] == level
+    once = quote(name, safe="")
+    for levels in ([name], [name, "in"]):
+        for parts in (once, quote(once, safe="")):
+            parent = "%1F".join((parts, *levels[1:]))
+            found = rest.get(f"/v1/namespaces?parent={parent}").json
+            assert found == {"namespaces": [[name, "in", "side"][: len(levels) + 1]]}, parent
+    assert RestCatalog("lake", uri=rest.uri).list_namespaces((name, "in")) == [(name, "in", "side")]
+    assert rest.get(f"/v1/namespaces?parent={once}%1Fnone").error[:2] == (404, "NoSuchNamespaceException")
+
+
 def test_properties_may_have_values_that_only_the_client_reads(rest: RestClient, catalog: icecore.Catalog) -> None:
     """DuckDB's own tests give sizes with a unit, which Java's and other servers take too; who writes by it is told."""
     for more in ({}, {"stage-create": True}):
