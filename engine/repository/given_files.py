@@ -22,7 +22,6 @@ from icecore.engine.repository.manifest_lists import ManifestLists, inline_manif
 from icecore.engine.spec.content_file import ManifestFile
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
-from icecore.engine.storage.location_rules import LocationRules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from icecore.engine.commit.decide import Decision
     from icecore.engine.commit.given_manifests import GivenCheck
     from icecore.engine.log.store import EventStore
+    from icecore.engine.repository.location_check import LocationCheck
     from icecore.engine.spec.metadata import TableMetadata
 
 
@@ -41,7 +41,7 @@ class GivenFiles:
     models: ReadModels
     lists: ManifestLists
     storage_of: Callable[[TableState], Storage]
-    rules: Callable[[], LocationRules] = LocationRules
+    locations: Callable[[], LocationCheck]
 
     def of_decision(self, state: TableState, decision: Decision) -> tuple[GivenFile, ...]:
         """The new files of the snapshots of a decision that a client made by itself; none of our own.
@@ -49,7 +49,7 @@ class GivenFiles:
         Raises CommitConflictError for a file that was removed as an orphan.
         Raises ValidationError where a file is missing, can't be read, or does not fit the table, CommitFailedError
         where it fitted before another commit; see `commit/given_manifests.py`. Raises ForbiddenLocationError for a list
-        or manifest that is where the rules don't allow it.
+        or manifest that is where the rules don't allow it, as in a place of another table.
         """
         if decision.content is not None:
             self.check_added(state, decision.content)
@@ -202,7 +202,7 @@ class _Looking:
 
     def _read(self, check: GivenCheck, location: str) -> bytes:
         storage = self.given.storage_of(self.state)
-        self.given.rules().check_inside(storage.resolve(location), "file")
+        self.given.locations().check_file(self.state, storage.resolve(location), "file")
         try:
             return storage.read_bytes(location)
         except StorageError as e:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterable
 
 from attrs import frozen
 
@@ -77,6 +78,12 @@ class LocationCheck:
         if head is not None and head["location"] is not None:
             self._check_free(stream, head["location"], "location")
 
+    def check_file(self, state: State, location: str, what: str) -> None:
+        """Raises ForbiddenLocationError for a file of a table's metadata that is another one's, or outside."""
+        self.rules.check_inside(location, what)
+        if not _is_plainly_own(_places(state).values(), location):
+            self._check_apart(state.stream, location, what)
+
     def is_allowed(self, location: str) -> bool:
         """Whether a new table or view may be at a location, as far as is known now."""
         try:
@@ -90,10 +97,10 @@ class LocationCheck:
         if isinstance(after, TableState):
             known = {s.manifest_list for s in before.metadata.snapshots} if isinstance(before, TableState) else set()
             lists = {s.manifest_list for s in after.metadata.snapshots if s.manifest_list is not None} - known
-            allows, mapping = self.rules.allowing(), after.location_mapping
+            allows, mapping, own = self.rules.allowing(), after.location_mapping, _places(after).values()
             for place in (mapping.resolve(p) for p in lists):
-                if not allows(place):
-                    self.rules.check_inside(place, "manifest list")
+                if not (allows(place) and _is_plainly_own(own, place)):
+                    self.check_file(after, place, "manifest list")
 
     def _check_free(self, stream: str, place: str, what: str) -> None:
         if self.rules.unique:
@@ -131,6 +138,12 @@ def _given(state: State) -> tuple[object, ...]:
     if not isinstance(state, TableState):
         return found
     return *found, state.metadata.statistics, state.metadata.partition_statistics, state.location_mapping
+
+
+def _is_plainly_own(places: Iterable[str], location: str) -> bool:
+    """Whether a file lies in one of a table's own places however its path is read: what has to be read may not."""
+    insides = (location.removeprefix(f"{place.rstrip('/')}/") for place in places)
+    return any(inside != location and ".." not in inside and "%" not in inside for inside in insides)
 
 
 def _places(state: State) -> dict[str, str]:

@@ -86,7 +86,7 @@ class Repository:
     def __attrs_post_init__(self) -> None:
         self.states = States(TABLES, self.store)
         self.lists = ManifestLists(self.models, self.entries, self.storage_of)
-        self.given = GivenFiles(self.store, self.models, self.lists, self.storage_of, lambda: self.location_rules)
+        self.given = GivenFiles(self.store, self.models, self.lists, self.storage_of, lambda: self.locations)
         self.files = FileFollower(self.store, self.states, self.materializer, self.storage_of)
         ruled = evolve(self.storage, check_read=lambda location: self.location_rules.check_inside(location, "file"))
         parts = self.store, self.models, self.states, self.files, ruled

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
+from attrs import evolve
+from client_writes import ClientCatalog
 from core_tables import SCHEMA, ids_of, local, rows
 from ruled_locations import MANUAL, commit_updates, ruled
 
 import icecore
 from icecore.engine.errors import ForbiddenLocationError
+from icecore.engine.formats.manifest_list_avro import read_manifest_list, write_manifest_list
 from icecore.engine.spec.updates.metadata_update import SetLocation, SetProperties
+from icecore.engine.spec.updates.table_update import AddSnapshot
 
 __all__ = ["ruled"]
 
@@ -77,3 +84,60 @@ def test_default_locations_stay_apart(ruled: icecore.Catalog) -> None:
     ruled.create_namespace("a.b")
     ruled.create_table("a.b.t", SCHEMA)
     assert ruled.create_table(("a", "b"), SCHEMA).location().startswith(f"file://{ruled.path}/a/b-")
+
+
+def test_a_client_commits_no_metadata_of_another_table(ruled: icecore.Catalog) -> None:
+    """Neither its manifest list, in any spelling, nor a manifest; else who plans the one reads of the other's files."""
+    ruled.create_table("ns.other", SCHEMA).append(rows(1))
+    table = ruled.create_table("ns.t", SCHEMA)
+    snapshot = ruled.load_table("ns.other").snapshots()[0]
+    assert snapshot.manifest_list is not None
+    home, name = table.location(), snapshot.manifest_list.rpartition("/")[2]
+    Path(local(home), "metadata").mkdir(exist_ok=True)
+    listed = read_manifest_list(local(snapshot.manifest_list).read_bytes(), snapshot.manifest_list)
+    data = write_manifest_list(
+        listed,
+        format_version=2,
+        snapshot_id=snapshot.snapshot_id,
+        parent_snapshot_id=None,
+        sequence_number=1,
+        sync_marker=bytes(16),
+    )
+    own = f"{home}/metadata/{name}"
+    local(own).write_bytes(data)
+    theirs = f"{home}/../other/metadata/{name}"
+    for place in (snapshot.manifest_list, theirs, theirs.replace("/..", "/%2e%2e"), own):
+        with pytest.raises(ForbiddenLocationError, match=r"in a place of another table or view: .* ns\.other are"):
+            commit_updates(ruled, AddSnapshot(evolve(snapshot, manifest_list=place)))
+            pytest.fail(f"{place} was accepted")
+    assert not ruled.load_table("ns.t").snapshots()
+
+
+def test_a_table_is_not_registered_with_metadata_of_another(ruled: icecore.Catalog) -> None:
+    """A client may have written the metadata file."""
+    table = ruled.create_table("ns.other", SCHEMA)
+    table.append(rows(1))
+    file = ruled.load_table("ns.other").metadata_location
+    assert file is not None
+    mine = ruled.path / "ns" / "mine" / "metadata" / "00001-x.metadata.json"
+    mine.parent.mkdir(parents=True)
+    text = local(file).read_text()
+    mine.write_text(text.replace(f'"location":"{table.location()}"', f'"location":"file://{mine.parents[1]}"'))
+    with pytest.raises(ForbiddenLocationError, match=r"the manifest list .* in a place of another table"):
+        ruled.register_table("ns.mine", str(mine))
+    ruled.drop_table("ns.other")
+    ruled.register_table("ns.mine", str(mine))
+
+
+def test_a_folder_of_metadata_that_tables_share_from_before_may_stay(tmp_path: Path) -> None:
+    """It was theirs before the rules were there: their clients write on in it."""
+    shared = {"write.metadata.path": f"{tmp_path}/wh/shared"}
+    with icecore.open(tmp_path / "wh") as free:
+        free.create_namespace("ns")
+        for name in ("t", "other"):
+            free.create_table(f"ns.{name}", SCHEMA, properties=shared).append(rows(1))
+    with icecore.open(tmp_path / "wh", location_roots=[], unique_locations=True) as ruled:
+        table = ClientCatalog(ruled).load_table("ns.t")
+        table.append(pa.table({"id": [2]}))
+        assert table.metadata.snapshots[-1].manifest_list.startswith(shared["write.metadata.path"])
+        assert sorted(ids_of(ruled.load_table("ns.t"))) == [1, 2]
