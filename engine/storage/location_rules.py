@@ -19,7 +19,7 @@ from attrs import frozen
 from icecore.engine.common.location import EQUAL_SCHEMES, to_uri
 from icecore.engine.errors import ForbiddenLocationError
 
-OWN_FILES = (".icecore", "icecore.db")
+OWN_FILES = (".icecore", "icecore.db", "icecore.reports.db")
 """How the names of the files and folders begin that a warehouse keeps for itself."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_=+-][A-Za-z0-9_=+.-]*")

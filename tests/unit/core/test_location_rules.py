@@ -56,6 +56,8 @@ FORBIDDEN = [
     "{w}/.icecore-tables/x",
     "{w}/icecore.db",
     "{w}/ICECORE.db-wal/x",
+    "{w}/icecore.reports.db",
+    "{w}/icecore.reports.db-wal/x",
     "{w}/x/../.icecore/segments",
     "file://{w}/%2eicecore/x",
     "{w}/link/x",
