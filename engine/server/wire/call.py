@@ -71,8 +71,8 @@ class Call:
 
     @property
     def is_dry_run(self) -> bool:
-        """Whether the client only asks what a commit would be."""
-        return self.headers.get(DRY_RUN, "").lower() == "true"
+        """Whether the client only asks what a commit would be. Raises ValidationError."""
+        return _is_true("X-Icecore-Dry-Run", self.headers.get(DRY_RUN, "false"))
 
     def make_namespace(self, namespace: Identifier) -> None:
         """Makes the namespace of what is to be created, where the server does so and it is missing."""
@@ -85,10 +85,7 @@ class Call:
 
     def flag(self, name: str) -> bool:
         """A parameter of the query that is true or false. Raises ValidationError."""
-        value = self.query.get(name, "false").lower()
-        if value not in ("true", "false"):
-            raise ValidationError(f"{name} must be true or false, found {value[:60]!r}")
-        return value == "true"
+        return _is_true(name, self.query.get(name, "false"))
 
     def named_in_body(self, key: str) -> Identifier:
         """A table or view that the body names by a `TableIdentifier`. Raises ValidationError."""
@@ -100,6 +97,12 @@ class Operation(Protocol):
     """A function that answers a call; what it raises becomes an answer too."""
 
     def __call__(self, call: Call) -> Answer: ...
+
+
+def _is_true(name: str, text: str) -> bool:
+    if (value := text.lower()) not in ("true", "false"):
+        raise ValidationError(f"{name} must be true or false, found {text[:60]!r}")
+    return value == "true"
 
 
 def updates_asked(of: Mapping[str, Any]) -> list[Any]:

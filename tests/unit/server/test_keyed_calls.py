@@ -114,3 +114,16 @@ def test_what_has_no_dry_run_is_not_carried_out_as_one(rest: RestClient, catalog
     for method, path, body in [c for c in CALLS[:8] if c != CALLS[4]]:
         assert rest.ask(method, path, body, {"X-Icecore-Dry-Run": "true"}).error[:2] == (400, "ValidationException")
     assert catalog.position == 2
+
+
+def test_a_dry_run_is_asked_for_by_a_word_that_is_understood(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """One that means it and says it otherwise is not to find it carried out."""
+    make_table(rest)
+    for said in ("yes", "1", ""):
+        for method, path, body in CALLS:
+            told = rest.ask(method, path, body, {"X-Icecore-Dry-Run": said}).error
+            assert told == (400, "ValidationException", f"X-Icecore-Dry-Run must be true or false, found {said!r}")
+    assert catalog.position == 2
+    assert rest.get(T, x_icecore_dry_run="yes").status == 200, "it reads"
+    method, path, body = CALLS[4]
+    assert rest.ask(method, path, body, {"X-Icecore-Dry-Run": "False"}).status == 200
