@@ -22,7 +22,8 @@ def configuration(call: Call) -> Answer:
     asked = call.query.get("warehouse", "")
     if asked.startswith(AT):
         check_at(asked.removeprefix(AT))
-        return _configured(call, {"prefix": asked})
+        # Java's clients make no path of a prefix with a space.
+        return _configured(call, {"prefix": asked.replace(" ", "T")})
     path, names = call.catalog.path, call.serving.settings.names
     is_folder = asked.rstrip("/") in (str(path), path.as_uri(), to_uri(path).rstrip("/"))
     if "/" in asked and not is_folder:

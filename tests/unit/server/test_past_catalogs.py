@@ -25,6 +25,14 @@ def test_the_catalog_is_as_it_was(rest: RestClient, catalog: icecore.Catalog) ->
     assert rest.get("/v1/at/99/namespaces").status == rest.get("/v1/at/soon/namespaces").status == 400
 
 
+def test_a_time_with_a_space_is_a_prefix_without_one(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """Clients put it into their paths as they get it."""
+    catalog.create_namespace("ns")
+    told = rest.get("/v1/config?warehouse=at/2100-01-31%2012:30:00%2B02:00").json["overrides"]["prefix"]
+    assert told == "at/2100-01-31T12:30:00+02:00"
+    assert rest.get(f"/v1/{told}/namespaces").json == {"namespaces": [["ns"]]}
+
+
 def test_a_client_reads_rows_as_they_were(rest: RestClient, catalog: icecore.Catalog) -> None:
     make_table(rest)
     table = catalog.load_table("ns.t")
