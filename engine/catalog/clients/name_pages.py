@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
 import orjson
@@ -48,7 +48,7 @@ def list_page(
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ValidationError(f"a page holds one name or more, found the size {size!r}")
     parent = () if kind == "namespace" and not namespace else namespace_tuple(namespace)
-    after = _last_name(token, kind, parent) if token else ""
+    after = _last_name(token, kind, parent)
     catalog._warehouse.repository.foreign.adopt_all_if_changed()
     models = catalog._warehouse.models
     if parent:
@@ -62,6 +62,16 @@ def list_page(
         found = models.names_after(parent, kind, after, most)
     if shows is not None:
         found = [name for name in found if shows((*parent, name))]
+    return _page(kind, parent, found, size)
+
+
+def page_of(names: Iterable[Identifier], kind: NameKind, parent: Identifier, size: int, token: str | None) -> NamePage:
+    """The page that `list_page` would give, of names inside of a namespace that are at hand. Raises ValidationError."""
+    after = _last_name(token, kind, parent)
+    return _page(kind, parent, sorted(name[-1] for name in names if name[-1] > after), size)
+
+
+def _page(kind: NameKind, parent: Identifier, found: Sequence[str], size: int) -> NamePage:
     names = tuple((*parent, name) for name in found[:size])
     return NamePage(names, _token(kind, parent, found[size - 1]) if len(found) > size else None)
 
@@ -70,8 +80,10 @@ def _token(kind: NameKind, parent: Identifier, name: str) -> str:
     return base64.urlsafe_b64encode(orjson.dumps([kind, list(parent), name])).decode().rstrip("=")
 
 
-def _last_name(token: str, kind: NameKind, parent: Identifier) -> str:
-    """The name after which a page begins. Raises ValidationError."""
+def _last_name(token: str | None, kind: NameKind, parent: Identifier) -> str:
+    """The name after which a page begins; of the first page an empty one. Raises ValidationError."""
+    if not token:
+        return ""
     try:
         found = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     except (ValueError, binascii.Error) as e:

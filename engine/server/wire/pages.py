@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from icecore.engine.catalog.catalog_at import CatalogAt
-from icecore.engine.catalog.clients.name_pages import MOST, NameKind, list_page
+from icecore.engine.catalog.clients.name_pages import MOST, NameKind, list_page, page_of
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import number_in
 from icecore.engine.errors import ValidationError
@@ -20,17 +20,19 @@ MOST_OF_A_PAGE = 10_000
 def listed(call: Call, kind: NameKind, namespace: Identifier) -> tuple[list[Identifier], dict[str, Any]]:
     """The names of the page that a query asks for, and the token of the next one if there is one.
 
-    All names where the query has neither token nor size, and of the past. Of namespaces those that who asks may see:
-    who may list tables and views sees them all. Raises ValidationError, NoSuchNamespaceError.
+    All names where the query has neither token nor size. Of namespaces those that who asks may see: who may list tables
+    and views sees them all. Raises ValidationError, NoSuchNamespaceError.
     """
     token, size = call.query.get("pageToken"), page_size(call)
     most = MOST if token is None and size is None else size or MOST_OF_A_PAGE
     shows = None
     if kind == "namespace" and call.principal is not None:
         shows = partial(is_visible, call.principal.grants)
-    if call.past is not None:
-        return [n for n in names_then(call.past, kind, namespace) if shows is None or shows(n)], {}
-    page = list_page(call.catalog, kind, namespace, most, token, shows=shows)
+    if call.past is None:
+        page = list_page(call.catalog, kind, namespace, most, token, shows=shows)
+    else:
+        then = (n for n in names_then(call.past, kind, namespace) if shows is None or shows(n))
+        page = page_of(then, kind, namespace, most, token)
     return list(page.names), {} if page.next_token is None else {"next-page-token": page.next_token}
 
 

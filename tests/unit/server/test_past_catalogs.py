@@ -25,6 +25,33 @@ def test_the_catalog_is_as_it_was(rest: RestClient, catalog: icecore.Catalog) ->
     assert rest.get("/v1/at/99/namespaces").status == rest.get("/v1/at/soon/namespaces").status == 400
 
 
+@pytest.mark.parametrize("what", ["namespaces", "namespaces/ns/tables", "namespaces/ns/views", "namespaces?parent=ns"])
+def test_names_of_the_past_come_in_pages_too(rest: RestClient, catalog: icecore.Catalog, what: str) -> None:
+    """The same ones as then: whatever is made or dropped between two pages."""
+    names = ["b", "ns", "ä", "é", "\U0001f600", "Z"]
+    for name in names:
+        catalog.create_namespace(name)
+    for name in names:
+        catalog.create_namespace(("ns", name))
+        make_table(rest, name)
+        catalog.create_view(("ns", f"{name}!"), "SELECT 1 AS one")
+    then = f"/v1/at/{catalog.position}/{what}{'&' if '?' in what else '?'}pageSize=2&pageToken="
+    live = rest.get(f"/v1/{what}").json
+    key = next(k for k in live if k != "next-page-token")
+    found: list[object] = []
+    token = ""
+    while token is not None:
+        page = rest.get(then + token).json
+        assert len(page[key]) == 2
+        found += page[key]
+        token = page.get("next-page-token")
+        catalog.create_namespace(f"new{len(found)}")
+        catalog.create_namespace(("ns", f"new{len(found)}"))
+        catalog.drop_view(("ns", f"{names[len(found) // 2]}!"))
+    assert found == live[key] and len(found) == len(names)
+    assert rest.get(then + "none").error[2] == "'none' is no page token"
+
+
 def test_a_time_with_a_space_is_a_prefix_without_one(rest: RestClient, catalog: icecore.Catalog) -> None:
     """Clients put it into their paths as they get it."""
     catalog.create_namespace("ns")
