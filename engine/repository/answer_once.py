@@ -84,5 +84,6 @@ def _keep(store: EventStore, request: KeyedRequest, status: int, answer: str | N
 def _repeated(stored: StoredAnswer, again: Callable[[StoredAnswer], Answer]) -> Answer:
     if (error := stored.error()) is not None:
         raise error
-    note_stored()
+    if stored.last_position is not None:
+        note_stored()
     return again(stored)

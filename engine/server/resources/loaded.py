@@ -10,7 +10,6 @@ from typing import Any
 
 import orjson
 
-from icecore.engine.catalog.catalog_handle import view_of
 from icecore.engine.common.compressed_json import decompress
 from icecore.engine.errors import MissingFileError, ValidationError
 from icecore.engine.log.request_keys import StoredAnswer
@@ -83,11 +82,14 @@ def table_again(call: Call, stored: StoredAnswer) -> Answer:
 
 
 def view_again(call: Call, stored: StoredAnswer) -> Answer:
-    """A view as it is, of a request that was carried out before."""
+    """A view as a commit left it that was carried out before; as it is now where that changed nothing."""
     if stored.last_position is None:
         return loaded_view(call, call.catalog.load_view(call.view))
     warehouse = call.catalog._warehouse
-    return loaded_view(call, view_of(call.catalog, warehouse.store.event_at(stored.last_position).stream))
+    stream = warehouse.store.event_at(stored.last_position).stream
+    state = warehouse.views.state_at(stream, stored.last_position)
+    assert state is not None, "a stream has a state from its first event on"
+    return Answer(200, _view_body(state, warehouse.repository.storage))
 
 
 def _whole_table(call: Call, state: TableState, body: bytes) -> Answer:

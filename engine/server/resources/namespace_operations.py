@@ -35,13 +35,12 @@ def create_namespace(call: Call) -> Answer:
     """Creates a namespace with its properties."""
     namespace = levels(call.body)
     call.catalog.create_namespace(namespace, get_str_map(call.body, "properties", "the request", {}))
-    return _described(call, namespace)
+    return _told(call, namespace, call.catalog.load_namespace_properties(namespace))
 
 
 def load_namespace(call: Call) -> Answer:
     """A namespace with its properties."""
-    properties = call.shown.load_namespace_properties(call.namespace)
-    return json_answer({"namespace": call.namespace, "properties": _located(call, call.namespace, properties)})
+    return _told(call, call.namespace, call.shown.load_namespace_properties(call.namespace))
 
 
 def namespace_exists(call: Call) -> Answer:
@@ -63,28 +62,32 @@ def update_properties(call: Call) -> Answer:
     return _changed(call.catalog.update_namespace_properties(call.namespace, removals, updates))
 
 
-def created_again(call: Call, _stored: StoredAnswer) -> Answer:
-    """The namespace that was created before, as it is now."""
-    return _described(call, levels(call.body))
+def created_again(call: Call, stored: StoredAnswer) -> Answer:
+    """The namespace as it was created before."""
+    namespace = levels(call.body)
+    return _told(call, namespace, _properties_at(call, namespace, stored.last_position))
 
 
 def updated_again(call: Call, stored: StoredAnswer) -> Answer:
     """The properties that were set and removed before."""
     removals = get_list(call.body, "removals", "the request", [])
     change = updated_properties(call.namespace, removals, get_str_map(call.body, "updates", "the request", {}))
-    before: dict[str, str] = {}
-    if stored.first_position is not None:
-        names = CatalogNames.at(call.catalog._warehouse.store, stored.first_position - 1)
-        before = names.namespaces.get(call.namespace, {})
-    return _changed(ChangedProperties.of(change, before))
+    before = None if stored.first_position is None else stored.first_position - 1
+    return _changed(ChangedProperties.of(change, _properties_at(call, call.namespace, before)))
+
+
+def _properties_at(call: Call, namespace: Identifier, position: int | None) -> dict[str, str]:
+    """The properties of a namespace as of a position of the log; none where that is none."""
+    if position is None:
+        return {}
+    return CatalogNames.at(call.catalog._warehouse.store, position).namespaces.get(namespace, {})
 
 
 def _changed(changed: ChangedProperties) -> Answer:
     return json_answer({"updated": changed.updated, "removed": changed.removed, "missing": changed.missing})
 
 
-def _described(call: Call, namespace: Identifier) -> Answer:
-    properties = call.catalog.load_namespace_properties(namespace)
+def _told(call: Call, namespace: Identifier, properties: Mapping[str, str]) -> Answer:
     return json_answer({"namespace": namespace, "properties": _located(call, namespace, properties)})
 
 

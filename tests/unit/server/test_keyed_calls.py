@@ -127,3 +127,36 @@ def test_a_dry_run_is_asked_for_by_a_word_that_is_understood(rest: RestClient, c
     assert rest.get(T, x_icecore_dry_run="yes").status == 200, "it reads"
     method, path, body = CALLS[4]
     assert rest.ask(method, path, body, {"X-Icecore-Dry-Run": "False"}).status == 200
+
+
+def test_what_was_made_is_told_again_as_it_was_then(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """Though it was changed and dropped meanwhile; of what stored nothing it is said that there is no such thing."""
+    make_table(rest)
+    change = {"updates": [{"action": "set-properties", "updates": {"a": "b"}}]}
+    made: list[tuple[str, str, Any]] = [
+        ("POST", "/v1/namespaces", {"namespace": ["new"], "properties": {"k": "1"}}),
+        ("POST", "/v1/namespaces/new/tables", {"name": "t", "schema": SCHEMA}),
+        (
+            "POST",
+            "/v1/namespaces/new/views",
+            {"name": "v", "schema": SCHEMA, "view-version": VERSION, "properties": {}},
+        ),
+        ("POST", "/v1/namespaces/new/views/v", change),
+    ]
+    unmade: list[tuple[str, str, Any]] = [
+        ("POST", "/v1/namespaces/new/tables", {"name": "staged", "schema": SCHEMA, "stage-create": True}),
+        ("POST", "/v1/namespaces/new/views/v", change),
+    ]
+    keys = [str(uuid.uuid4()) for _ in (*made, *unmade)]
+    first = [keyed(rest, key, call) for key, call in zip(keys, [*made, *unmade], strict=True)]
+    assert [r.status for r in first] == [200] * len(keys)
+    catalog.update_namespace_properties("new", updates={"k": "2"})
+    catalog.load_view("new.v").set_properties({"a": "c"})
+    for _ in range(2):
+        again = [keyed(rest, key, call) for key, call in zip(keys, made, strict=False)]
+        assert [(r.status, r.body) for r in again] == [(r.status, r.body) for r in first[: len(made)]]
+        if catalog.namespace_exists("new"):
+            catalog.drop_view("new.v")
+            catalog.drop_table("new.t", purge=True)
+            catalog.drop_namespace("new")
+    assert [keyed(rest, *a).status for a in zip(keys[len(made) :], unmade, strict=True)] == [404, 404]
