@@ -233,7 +233,8 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
         answer = partial(_answer, endpoint, call, request.scope["path"], raw)
         version = serving.quick.version() if request.method == "GET" else None
         made = await threads.run(endpoint.work, answer, request.receive)
-        if made.quick is not None and request.method == "GET":
+        # What a plus in a path means is another header's to say.
+        if made.quick is not None and request.method == "GET" and "+" not in request.scope["path"]:
             serving.quick.put(key_of(request.scope), made.quick, version)
         return response(made, request)
 

@@ -7,7 +7,6 @@ from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.error_answers import named_error
 from icecore.engine.server.wire.pages import page_size
-from icecore.engine.server.wire.path_names import decoded, spaced
 
 
 def list_functions(call: Call) -> Answer:
@@ -20,7 +19,7 @@ def list_functions(call: Call) -> Answer:
 def load_function(call: Call) -> Answer:
     """No function has the name. Raises NoSuchNamespaceError."""
     call.shown.load_namespace_properties(call.namespace)
-    name = ".".join((*call.namespace, decoded(spaced(call.names["function"]))))
+    name = ".".join((*call.namespace, call.name_in_path("function")))
     return named_error(404, "NoSuchFunctionException", f"Function does not exist: {name}")
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from icecore.engine.catalog.catalog_at import CatalogAt
     from icecore.engine.server.wire.serving import Serving
 
-DRY_RUN = "x-icecore-dry-run"
+DRY_RUN, CLIENT_VERSION = "x-icecore-dry-run", "x-client-version"
 
 
 @frozen
@@ -52,17 +52,24 @@ class Call:
     @property
     def namespace(self) -> Identifier:
         """The namespace that the path names. Raises ValidationError."""
-        return read_namespace(spaced(self.names["namespace"]))
+        return read_namespace(self._part("namespace"))
 
     @property
     def table(self) -> Identifier:
         """The table that the path names. Raises ValidationError."""
-        return (*self.namespace, decoded(spaced(self.names["table"])))
+        return (*self.namespace, self.name_in_path("table"))
 
     @property
     def view(self) -> Identifier:
         """The view that the path names. Raises ValidationError."""
-        return (*self.namespace, decoded(spaced(self.names["view"])))
+        return (*self.namespace, self.name_in_path("view"))
+
+    def name_in_path(self, part: str) -> str:
+        """The name that a part of the path is. Raises ValidationError."""
+        return decoded(self._part(part))
+
+    def _part(self, part: str) -> str:
+        return spaced(self.names[part], self.headers.get(CLIENT_VERSION, ""))
 
     @property
     def new_name(self) -> Identifier:

@@ -10,6 +10,7 @@ from icecore.engine.errors import ValidationError
 
 SEPARATOR = "\x1f"
 ENCODED_SEPARATOR = "%1F"
+JAVA = "Apache Iceberg "
 _APART = re.compile(r"[\x1f.]")
 
 
@@ -23,9 +24,12 @@ def namespace_of_text(text: str) -> Identifier:
     return namespace_tuple(tuple(_APART.split(text)))
 
 
-def spaced(part: str) -> str:
-    """A part of a path, in which Java's clients up to Iceberg 1.9 write a space as `+`, and all others `+` as %2B."""
-    return part.replace("+", "%20")
+def spaced(part: str, client: str) -> str:
+    """A part of a path as any client means it that sent its version as `client`.
+
+    Java's up to Iceberg 1.9 write a space as `+`, and `+` as %2B. Later ones write %20, and for others `+` is itself.
+    """
+    return part.replace("+", "%20") if client.startswith(JAVA) else part
 
 
 def decoded(encoded: str) -> str:
