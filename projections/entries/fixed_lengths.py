@@ -6,12 +6,16 @@ schema such records are shifted by a byte: mostly they can't be read, but some c
 
 from __future__ import annotations
 
+import io
+from collections.abc import Mapping
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve
 
+from icecore.engine.formats.avro_blocks import AvroBlock
 from icecore.engine.formats.manifest_layout import EntryLayout
 
 _PAIRS = pa.list_(pa.struct([("key", pa.int32()), ("value", pa.binary())]))
@@ -35,6 +39,20 @@ def type_as_bytes(layout: EntryLayout, column: str | None, stripped: Any) -> Any
     if column not in fixed_columns(layout):
         return stripped
     return ["null" if t == "null" else "bytes" for t in stripped] if isinstance(stripped, list) else "bytes"
+
+
+def reads(block: AvroBlock, record: Mapping[str, Any]) -> bool:
+    """Whether the entries of a block use up its bytes as records of that schema.
+
+    Polars is not asked: it says on the error stream what it can't read, though that is caught.
+    """
+    schema, stream = fastavro.parse_schema(dict(record)), io.BytesIO(block.data)
+    try:
+        for _ in range(block.count):
+            fastavro.schemaless_reader(stream, schema, None)
+    except (EOFError, IndexError, ValueError, OverflowError, MemoryError, OSError):
+        return False
+    return stream.tell() == len(block.data)
 
 
 def fit(entries: pa.Table, layout: EntryLayout) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import struct
 from typing import Any
+from unittest.mock import Mock
 
+import polars as pl
 import pytest
 from budgets import examples
 from foreign_manifests import SYNC, Schema, container, decode, decode_by_polars, entry_schema, field, row
@@ -84,10 +86,11 @@ def test_M9_partition_values_of_every_avro_type(
     assert found == [[(1000, None if v is None else expected)] for v in values]
 
 
-def test_fixed_partition_values_with_their_length_before_them_are_read() -> None:
+def test_fixed_partition_values_with_their_length_before_them_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Java writes them so, though its schema says fixed; by the schema the first has another number of rows.
 
-    What is written by the schema stays, though a value of it begins as if its length were told.
+    What is written by the schema stays, though a value of it begins as if its length were told, and polars, which says
+    on the error stream what it can't read, is not asked to read it otherwise.
     """
     counts = field("value_counts", 109, int_map(119, 120, "long"))
     fixed: Any = {"type": "fixed", "name": "f", "size": 2}
@@ -108,6 +111,12 @@ def test_fixed_partition_values_with_their_length_before_them_are_read() -> None
     assert read("bytes", [b"a\xd5"], 45) == [(b"a\xd5", 45)]
     assert read("bytes", [b"ab", None, b"cd"], 3) == [(b"ab", 3), (None, 3), (b"cd", 3)]
     assert read(fixed, [b"\x04b"], 8000) == [(b"\x04b", 8000)]
+
+    by_polars = Mock(wraps=pl.read_avro)
+    monkeypatch.setattr(pl, "read_avro", by_polars)
+    for value in (b"\x1d\x1d", b"\x9a\x9a", b"zz"):
+        assert read(fixed, [value, None], 45) == [(value, 45), (None, 45)]
+    assert by_polars.call_count == 3
 
 
 @examples(30, new=350)
