@@ -208,8 +208,9 @@ def partition_column(rows: pa.Table, schema: Schema) -> pa.Array:
         name = f"part_{f.field_id}"
         primitive = f.primitive_type
         if isinstance(primitive, DecimalType) and name in rows.column_names:
-            # Arrow's as they are: one may have a digit more than its type.
-            children.append(rows[name].combine_chunks())
+            # The bytes as they are: one may have a digit more than its type, and entries may have been typed since then
+            # by a schema with a wider one.
+            children.append(rows[name].combine_chunks().view(pa.decimal128(primitive.precision, primitive.scale)))
             continue
         values = rows[name].to_pylist() if name in rows.column_names else [None] * rows.num_rows
         if isinstance(primitive, UUIDType):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from icecore.engine.spec.transform import (
 )
 from icecore.engine.spec.types import (
     DateType,
+    DecimalType,
     LongType,
     NestedField,
     StringType,
@@ -222,6 +224,21 @@ def test_md5_the_unified_type_has_every_field_ever(catalog: icecore.Catalog) -> 
     keys = [(r["partition"]["name"], r["partition"]["shard"]) for r in rows]
     assert keys == sorted(keys, key=lambda k: [(v is not None, v) for v in k])
     assert sum(r["total_record_count"] for r in rows) == table.scan().count()
+
+
+def test_sp5_partitions_of_the_past_have_the_type_of_then(catalog: icecore.Catalog) -> None:
+    """Entries are kept as the table's latest schema types them, which may be wider than the one that is asked."""
+    schema = Schema((NestedField(1, "n", DecimalType(9, 2)),))
+    table = catalog.create_table("ns.t", schema, partition_spec=spec((1, IdentityTransform(), "n")))
+    table.append([{"n": Decimal("1.50")}, {"n": Decimal("-9999999.99")}])
+    then = catalog.position
+    table.update_schema().update_column("n", DecimalType(12, 2)).commit()
+    table.append([{"n": Decimal("1000000000.50")}])
+    assert table.partitions().num_rows == 3
+    found = catalog.at(then).load_table("ns.t").partitions()
+    assert found.schema.field("partition").type.field("n").type == pa.decimal128(9, 2)
+    assert {r["n"] for r in found["partition"].to_pylist()} == {Decimal("1.50"), Decimal("-9999999.99")}
+    assert catalog.at(then).sql("FROM partitions").num_rows == 2
 
 
 def test_md5_a_field_that_v1_made_void_keeps_its_type() -> None:
