@@ -12,12 +12,25 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from broken_tables import BROKEN, edit, healthy, list_of, make_all, named, register, unreadable
+from broken_tables import (
+    BROKEN,
+    Record,
+    edit,
+    edit_manifest,
+    healthy,
+    list_of,
+    make_all,
+    named,
+    register,
+    unreadable,
+    with_deletes,
+)
 from core_tables import store_of
 
 import icecore
 from icecore.engine.errors import MovedWarehouseWarning
 from icecore.engine.formats import event_content
+from icecore.engine.spec.reserved import DELETE_PATH_ID
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     BooleanType,
@@ -154,6 +167,31 @@ def test_summaries_of_uuids_may_be_in_java_s_order(tmp_path: Path) -> None:
         ours.create_namespace("ns")
         assert found(theirs, ours, last, first) == 0
         assert found(theirs, ours, first, b"\x7f" * 16) == 1
+
+
+def test_deletes_of_a_file_that_their_bounds_name_are_dangling(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Where the file is gone, and not where it is spelled otherwise; the mend ends it."""
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        for name in ("gone", "there"):
+            table = with_deletes(theirs, name, 2)
+
+            def name_by_bounds(entries: list[Record], gone: bool = name == "gone") -> None:
+                for file in (e["data_file"] for e in entries):
+                    path = (
+                        "file:///gone.parquet" if gone else file["referenced_data_file"].replace("file:///", "file:/")
+                    )
+                    bound = [{"key": DELETE_PATH_ID, "value": path.encode()}]
+                    file.update(referenced_data_file=None, lower_bounds=bound, upper_bounds=bound)
+
+            edit_manifest(table, 1, name_by_bounds)
+            register(catalog, table, name)
+    tables = {name: catalog.load_table(("ns", name)) for name in ("gone", "there")}
+    assert [tables[name].scan().count() for name in ("gone", "there")] == [20, 18]
+    [found] = catalog.audit(rules=["dangling-deletes"]).findings
+    assert found.table == "ns.gone" and found.row["delete_files"] == 2
+    assert tables["gone"].remove_dangling_deletes().removed_delete_files == 2
+    assert catalog.audit(rules=["dangling-deletes"]).findings == ()
 
 
 def test_a_warehouse_that_was_copied_is_found(tmp_path: Path) -> None:
