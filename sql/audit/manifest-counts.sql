@@ -15,7 +15,7 @@ WITH counted AS (
         ], recursive := true)
     FROM manifest_contents
 )
-SELECT
+SELECT DISTINCT
     namespace, name, table_uuid, manifest_path, counted, said, found,
     concat_ws(' ', manifest_path, counted) AS subject,
     format('{}: its list says {} {}, it has {}', manifest_path, said, replace(counted, '_', ' '), found) AS message

@@ -2,7 +2,7 @@
 -- severity: error
 -- finds: A manifest whose partition summaries don't hold a partition of its files: scans of that partition lose rows.
 -- mend: table.rewrite_manifests() writes manifests and their summaries anew.
-SELECT
+SELECT DISTINCT
     namespace, name, table_uuid, manifest_path,
     manifest_path AS subject,
     format('{}: its partition summaries leave out partitions of its files', manifest_path) AS message

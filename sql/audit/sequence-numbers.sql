@@ -13,7 +13,7 @@ SELECT
     ) AS message
 FROM manifest_contents
 WHERE misnumbered_files > 0
-UNION ALL
+UNION
 SELECT
     namespace, name, table_uuid,
     manifest_path,
@@ -23,7 +23,7 @@ SELECT
     )
 FROM manifest_contents
 WHERE min_sequence_number_found < min_sequence_number
-UNION ALL
+UNION
 SELECT
     s.namespace, s.name, s.table_uuid,
     format('snapshot {}', s.snapshot_id),
@@ -34,7 +34,7 @@ SELECT
 FROM snapshots AS s
 JOIN tables AS t ON t.namespace = s.namespace AND t.name = s.name
 WHERE t.format_version > 1 AND s.sequence_number > t.last_sequence_number
-UNION ALL
+UNION
 SELECT
     s.namespace, s.name, s.table_uuid,
     format('snapshot {}', s.snapshot_id),

@@ -29,7 +29,6 @@ from icecore.engine.spec.types import PrimitiveType, UUIDType
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.audited_tables import AuditedTable
-from icecore.projections.audit.file_rows import entries_of
 from icecore.projections.entries.wide_entries import inherit, inherit_all
 from icecore.projections.history.logged_tables import NAMED
 from icecore.projections.inspect.entry_batches import faults_told
@@ -57,6 +56,13 @@ MANIFEST_CONTENTS = pa.schema(
         *((f"{name}_found", pa.int64()) for name in COUNTED),
         ("summaries_hold", pa.bool_()),
     ]
+)
+_TOLD = (
+    "partition_spec_id",
+    "sequence_number",
+    "min_sequence_number",
+    *(f"{name}_count" for name in COUNTED),
+    "partitions",
 )
 _AT_ONCE = 64
 """The manifests whose entries are completed together, few enough for memory."""
@@ -107,9 +113,27 @@ def _few(repository: Repository, table: Table) -> _Pairs:
 
 
 def _contents(repository: Repository, table: Table) -> _Contents:
-    state, listed = table.state, entries_of(table).all_listed()
+    state = table.state
+    listed = _listed(repository, state)
     read = repository.entries.canonical_all(state.stream, listed, repository.storage_of(state), _LEFT_OUT)
     return _Contents(state, listed, read)
+
+
+def _listed(repository: Repository, state: TableState) -> list[ListedManifest]:
+    """The manifests of all snapshots, each as often as lists of other engines tell something else of it."""
+    found: dict[str, list[ListedManifest]] = {}
+    for _, manifests in repository.lists.all_lists(state):
+        for listed in manifests:
+            known = found.setdefault(listed.manifest.manifest_path, [])
+            if not known or (listed.is_foreign and not any(_is_told_alike(listed, k) for k in known)):
+                known.append(listed)
+    return [listed for known in found.values() for listed in known]
+
+
+def _is_told_alike(one: ListedManifest, other: ListedManifest) -> bool:
+    return one.manifest == other.manifest or all(
+        getattr(one.manifest, name) == getattr(other.manifest, name) for name in _TOLD
+    )
 
 
 def _made(of: AuditedRows, waiting: Sequence[tuple[AuditedTable, _Pairs]]) -> Iterator[dict[str, Any]]:

@@ -194,6 +194,22 @@ def test_deletes_of_a_file_that_their_bounds_name_are_dangling(catalog: icecore.
     assert catalog.audit(rules=["dangling-deletes"]).findings == ()
 
 
+def test_what_a_later_list_says_of_a_manifest_is_looked_at(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """That of the snapshot which brought it is right; scans go by that of the current one, and lose rows."""
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        table = healthy(theirs, "t")
+        bound = (100).to_bytes(8, "little")
+        wrong = {"lower_bound": bound, "upper_bound": bound}
+        edit(list_of(table), lambda listed: [r["partitions"][0].update(wrong) for r in listed])
+        table = register(catalog, table, "t")
+    assert (table.scan("id < 10").count(), table.scan().count()) == (0, 20)
+    [found] = catalog.audit(rules=["manifest-summaries"]).findings
+    assert found.table == "ns.t"
+    told = catalog.sql("SELECT summaries_hold FROM manifest_contents ORDER BY ALL")["summaries_hold"].to_pylist()
+    assert told == [False, True, True]
+
+
 def test_a_warehouse_that_was_copied_is_found(tmp_path: Path) -> None:
     with icecore.open(tmp_path / "lake") as catalog:
         catalog.create_namespace("ns")
