@@ -2,7 +2,7 @@
 -- severity: error
 -- finds: A column of a data file whose least value is above its greatest, or which has more nulls than values: filters
 --   leave the file out, and its rows are lost to them.
--- mend: Write the file anew: table.overwrite_files() with one whose metrics are right.
+-- mend: table.rewrite_data_files(options={"rewrite-all": "true"}) writes the files anew, with metrics that are right.
 WITH measured AS (
     SELECT namespace, name, table_uuid, file_path, unnest(map_entries(readable_metrics)) AS metric
     FROM files

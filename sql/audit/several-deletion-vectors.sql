@@ -1,7 +1,8 @@
 -- rule: several-deletion-vectors
 -- severity: error
 -- finds: A data file with more than one deletion vector: a reader takes one of them, and shows rows that were deleted.
--- mend: Delete the rows again with table.delete(), which writes one vector with all positions.
+-- mend: It is not read until they are gone: roll back to a snapshot before the second, or take the file out with
+--   table.overwrite_files() and write the rows that are left again.
 SELECT
     namespace, name, table_uuid,
     min(f.referenced_data_file) AS referenced_data_file,

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from broken_tables import (
     BROKEN,
+    MERGE_ON_READ,
     Record,
     edit,
     edit_manifest,
@@ -25,10 +26,10 @@ from broken_tables import (
     unreadable,
     with_deletes,
 )
-from core_tables import store_of
+from core_tables import local, make_table, rows, store_of
 
 import icecore
-from icecore.engine.errors import MovedWarehouseWarning
+from icecore.engine.errors import CorruptFileError, MovedWarehouseWarning
 from icecore.engine.formats import event_content
 from icecore.engine.spec.reserved import DELETE_PATH_ID
 from icecore.engine.spec.schema import Schema
@@ -208,6 +209,79 @@ def test_what_a_later_list_says_of_a_manifest_is_looked_at(catalog: icecore.Cata
     assert found.table == "ns.t"
     told = catalog.sql("SELECT summaries_hold FROM manifest_contents ORDER BY ALL")["summaries_hold"].to_pylist()
     assert told == [False, True, True]
+
+
+@pytest.mark.parametrize("content", [0, 1])
+@pytest.mark.parametrize("is_one", [True, False])
+@pytest.mark.parametrize("change", [{"added_rows_count": 99}, {"added_files_count": 0}, {"partitions": 8}])
+def test_what_is_said_to_mend_a_list_does(
+    catalog: icecore.Catalog, tmp_path: Path, change: dict[str, int], is_one: bool, content: int
+) -> None:
+    """Also of a single manifest, and rows that a list hid are there again; of what other snapshots have, by expiry."""
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        table = make_table(theirs, "t", partition_spec=["truncate(100, id)"], properties=MERGE_ON_READ)
+        for first in [100] if is_one else [100, 0]:
+            table.append(rows(*range(first, first + 10)))
+        if content:
+            table.delete("id = 103")
+
+        def break_one(listed: list[Record]) -> None:
+            record = [r for r in listed if r["content"] == content][-1]
+            bound = (0).to_bytes(8)
+            wrong = {"lower_bound": bound, "upper_bound": bound}
+            record.update({"partitions": [record["partitions"][0] | wrong]} if "partitions" in change else change)
+
+        edit(list_of(table), break_one)
+        table = register(catalog, table, "t")
+    [rule] = {f.rule for f in catalog.audit(rules=["manifest-counts", "manifest-summaries"]).findings}
+    assert rule == ("manifest-summaries" if "partitions" in change else "manifest-counts")
+    table.rewrite_manifests()
+    if content:
+        table.rewrite_data_files(options={"rewrite-all": "true", "remove-dangling-deletes": "true"})
+    assert not content or rule in {f.rule for f in catalog.audit(rules=[rule]).findings}
+    table.maintenance.expire_snapshots().older_than(2**53).commit()
+    assert catalog.audit(rules=[rule]).findings == ()
+    is_lost = content and "added_files_count" in change
+    assert table.scan().count() == (10 if is_one else 20) - (content and not is_lost)
+    assert table.scan("id >= 100").count() == 10 - (content and not is_lost)
+    if not content:
+        last = catalog.position
+        table.rewrite_manifests()
+        assert catalog.position == last, "it is clean"
+
+
+def test_what_is_said_to_mend_bounds_does(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        BROKEN["empty-bounds"](catalog, theirs, "t")
+    table = catalog.load_table("ns.t")
+    table.rewrite_data_files(options={"rewrite-all": "true"})
+    assert catalog.audit(rules=["empty-bounds"]).findings == ()
+    assert table.scan("id = 105").to_arrow().num_rows == 1
+
+
+def test_what_is_said_to_mend_a_file_with_two_vectors_does(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """The vector that a branch has of the same file is put beside that of main."""
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        table = with_deletes(theirs, "t", 3)
+        table.append(rows(500))
+        table.manage_snapshots().create_branch(table.snapshots()[1].snapshot_id, "side").commit()
+        table.delete("id = 4", branch="side")
+        side = table.metadata.snapshot_by_ref("side")
+        assert side is not None
+        others: list[Record] = []
+        edit(local(side.manifest_list), lambda listed: others.extend(r for r in listed if r["content"] == 1))
+        edit(list_of(table), lambda listed: listed.extend(others))
+        table = register(catalog, table, "t")
+    [found] = catalog.audit(rules=["several-deletion-vectors"]).findings
+    with pytest.raises(CorruptFileError, match="2 deletion vectors"):
+        table.delete("id = 5")
+    table.overwrite_files([found.row["referenced_data_file"]])
+    assert catalog.audit(rules=["several-deletion-vectors"]).findings == ()
+    table.append(rows(0, 1, 2, 5, 6, 7, 8, 9))
+    assert table.scan().count() == 18
 
 
 def test_a_warehouse_that_was_copied_is_found(tmp_path: Path) -> None:
