@@ -27,6 +27,7 @@ class Statement:
 
 
 _PARAMETER = re.compile(r"\$(\w+)")
+_NO_COLUMN = re.compile(r'Referenced column "(.*?)" not found')
 _recorded: ContextVar[list[Statement] | None] = ContextVar("recorded", default=None)
 
 
@@ -49,6 +50,12 @@ def one_thread(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         yield
     finally:
         rows(connection, query(SETTINGS, "all_threads"))
+
+
+def as_text(said: str) -> str:
+    """The words after an error of DuckDB for who means a text by what it reads as a column: in double quotes."""
+    found = _NO_COLUMN.search(said)
+    return "" if found is None else "; as a text it is '" + found[1].replace("'", "''") + "'"
 
 
 @contextmanager

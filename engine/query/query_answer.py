@@ -231,4 +231,5 @@ class QueryAnswer:
 
 def reason(error: duckdb.Error) -> str:
     """DuckDB's words without the text of the query, in which it has other names."""
-    return " ".join(str(error).partition("\n\nLINE ")[0].split())
+    said = " ".join(str(error).partition("\n\nLINE ")[0].split())
+    return said + duck.as_text(said)

@@ -121,7 +121,8 @@ def _known(statement: exp.Expression, reason: duckdb.Error) -> str:
     about = {n: schema for n, schema in AUDIT_SCHEMAS.items() if n in named}
     match reason:
         case duckdb.BinderException() if about:
-            return "".join(f";\nthe columns of {n} are: {', '.join(schema.names)}" for n, schema in about.items())
+            columns = (f";\nthe columns of {n} are: {', '.join(schema.names)}" for n, schema in about.items())
+            return duck.as_text(str(reason)) + "".join(columns)
         case duckdb.BinderException() | duckdb.CatalogException():
             is_other = any(t.db for t in statement.find_all(exp.Table)) or named - AUDIT_SCHEMAS.keys() - {""}
             rows = "rows of a table are read by `query`; " if is_other else ""

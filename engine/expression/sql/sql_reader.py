@@ -224,7 +224,7 @@ class _Reader:
     def needed_literal(self, node: exp.Expression, inside: exp.Expression) -> Any:
         value = self.literal(node)
         if value is NOT_A_LITERAL:
-            raise _unsupported(node, f"is not a literal, as {_sql(inside)} needs")
+            raise _unsupported(node, f"is not a literal, as {_sql(inside)} needs{_as_text(node)}")
         return value
 
     def text(self, node: exp.Expression, inside: exp.Expression) -> str:

@@ -177,6 +177,8 @@ def test_an_error_about_a_column_names_the_columns_that_there_are(catalog: iceco
     with pytest.raises(ValidationError, match="the columns of refs are:") as found:
         catalog.sql("WITH log AS (SELECT 1 AS one) SELECT two FROM log, refs")
     assert "the columns of log" not in str(found.value)
+    with pytest.raises(ValidationError, match="as a text it is 'ann';\nthe columns of log are:"):
+        catalog.sql('SELECT * FROM log WHERE actor = "ann"')
     with pytest.raises(ValidationError, match="Could not convert") as found:
         catalog.sql("SELECT CAST(kind AS INTEGER) FROM log UNION ALL SELECT CAST('x' AS INTEGER)")
     assert "the tables are" not in str(found.value) and "the columns of" not in str(found.value)

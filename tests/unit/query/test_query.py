@@ -267,6 +267,7 @@ def test_time_travel_by_parameters_and_of_the_catalog(lake: icecore.Catalog) -> 
             "did you mean 'names.other'",
         ),
         ("SELECT nam FROM ns.t", ValidationError, 'Candidate bindings: "name"'),
+        ('SELECT * FROM ns.t WHERE name IN ("it\'s")', ValidationError, "as a text it is 'it''s'"),
         ("SELECT * FROM ns.t AT (VERSION => 'none')", NoSuchSnapshotError, "none"),
         ("SELECT * FROM ns.t AT (VERSION => '²')", NoSuchSnapshotError, "²"),
         ("SELECT * FROM ns.v AT (VERSION => 1)", ValidationError, "AT is for tables"),
