@@ -110,6 +110,12 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "demo": ("warehouse.warehouse_commands", "demo", "Load a year of flights and show it all."),
 }
 """The module and function of each command, and what it does."""
+_OF_PYICEBERG = {
+    **dict.fromkeys(("schema", "spec", "uuid", "location"), "describe"),
+    "files": "plan",
+    "version": "--version",
+}
+"""What has the answer of a command that PyIceberg has."""
 
 
 class Failure(click.ClickException):
@@ -163,7 +169,8 @@ class Program(click.Group):
         if words[0] not in COMMANDS and not context.resilient_parsing:
             from difflib import get_close_matches
 
-            if alike := get_close_matches(words[0], COMMANDS):
+            known = _OF_PYICEBERG.get(words[0])
+            if alike := [known] if known else get_close_matches(words[0], COMMANDS):
                 context.fail(f"No such command {words[0]!r}. Did you mean {' or '.join(map(repr, alike))}?")
         return super().resolve_command(context, words)
 

@@ -223,12 +223,18 @@ def test_a_filter_that_is_none_is_told_with_the_word_where_it_ends(
 
 
 def test_a_command_that_is_none_is_told_with_those_like_it() -> None:
-    """Which click does not know, as none is loaded."""
+    """Which click does not know, as none is loaded; one of PyIceberg with what has its answer."""
     for wrong, meant in (
         ("qurey", "'query' or 'purge'"),
         ("list", "'ls'"),
         ("show_commit", "'show-commit'"),
         ("list-refs", "'refs'"),
+        ("schema", "'describe'"),
+        ("spec", "'describe'"),
+        ("uuid", "'describe'"),
+        ("location", "'describe'"),
+        ("files", "'plan'"),
+        ("version", "'--version'"),
     ):
         error = CliRunner().invoke(cli, [wrong, "shop.orders"])
         assert error.exit_code == 2 and f"No such command '{wrong}'. Did you mean " in error.stderr
