@@ -22,7 +22,8 @@ def find_snapshot(metadata: TableMetadata, text: str) -> int:
         return int(digits)
     if not digits.isdecimal() or len(digits) < LEAST_DIGITS or not found:
         names = abbreviated(metadata.refs, 5)
-        least = f"; of an id give {LEAST_DIGITS} digits at least" if 0 < len(digits) < LEAST_DIGITS else ""
+        is_short = digits.isdecimal() and len(digits) < LEAST_DIGITS
+        least = f"; of an id give {LEAST_DIGITS} digits at least" if is_short else ""
         raise NoSuchSnapshotError(f"there is no snapshot, branch or tag {text!r}{least}; branches and tags: {names}")
     if len(found) > 1:
         raise ValidationError(f"{len(found)} snapshots begin with {digits}: {abbreviated(found, 5)}")

@@ -42,8 +42,8 @@ def diff(
 ) -> None:
     """Print what differs between two positions or times.
 
-    TO is now where it is not said. With --table, FROM and TO can be refs and snapshot ids, then files are printed, or
-    rows with --rows: those of only one of both.
+    TO is now where it is not said. With --table, FROM and TO can be refs and snapshots, by their first digits too, then
+    files are printed, or rows with --rows: those of only one of both.
     """
     with settings.read() as catalog:
         moments = [
@@ -113,7 +113,7 @@ def _told(difference: pa.Table) -> pa.Table:
 
 
 def _moment(catalog: Catalog, text: str, *, of_table: bool) -> tuple[str, Any]:
-    """A position, a time, or else a ref or snapshot id of a table."""
+    """A position, a time, or else a ref or snapshot of a table."""
     from icecore.engine.errors import ValidationError
     from icecore.engine.expression.timestamps import to_epoch_ms
 
@@ -134,7 +134,10 @@ def _of_table(catalog: Catalog, table: str, moments: list[tuple[str, Any] | None
         raise click.UsageError("Both moments must be positions or times, or both refs or snapshot ids.")
     values = [value for _, value in given]
     if kinds == {True}:
-        return catalog.load_table(table).diff(*values)
+        from icecore.engine.cli.changes.found_snapshot import find_snapshot
+
+        loaded = catalog.load_table(table)
+        return loaded.diff(*(find_snapshot(loaded.metadata, str(value)) for value in values))
     return catalog.diff_table(table, *values, branch=branch)
 
 

@@ -218,6 +218,19 @@ def test_diff_of_a_table_by_any_of_its_names(run: Run, run_json: RunJson, orders
     assert "there was never" in run("diff", "3", "--table", "shop.nope", code=1).stderr
 
 
+def test_diff_takes_snapshots_by_their_first_digits(run: Run, run_json: RunJson, orders: str) -> None:
+    """As a terminal shows them, whole or cut; what is too short says so, but not a wrong name of a branch."""
+    run("delete", orders, "--where", "id = 1", "--yes")
+    first, last = (
+        str(r["snapshot_id"]) for r in run_json("sql", "SELECT snapshot_id FROM snapshots ORDER BY sequence_number")
+    )
+    for start, end in ((first, last), (first[:6], last[:6]), (f"{first[:6]}…", "main")):
+        rows = run_json("diff", start, end, "--table", orders, "--rows")
+        assert [(r["id"], r["_change_type"]) for r in rows] == [(1, "DELETE")]
+    assert "of an id give 4 digits at least" in run("diff", first[:3], "--table", orders, code=1).stderr
+    assert "digits" not in run("diff", "man", "--table", orders, code=1).stderr
+
+
 def test_no_line_of_a_message_tells_who_made_a_commit(run: Run, run_json: RunJson, orders: str) -> None:
     """Whoever may commit chooses the message, whose lines stand in order below each other."""
     run("delete", orders, "--where", "id = 1", "--yes", "--message", "asked for\nactor        ann")
