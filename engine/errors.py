@@ -34,6 +34,14 @@ class ValidationError(IcecoreError, ValueError):
     rest_type = "ValidationException"
 
 
+class MissingNamespaceError(ValidationError):
+    """A name of a table or view without its namespace."""
+
+    def __init__(self, message: str = "", name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+
+
 class InvalidViewError(ValidationError):
     """A view whose parts don't fit, or a change of one that its spec forbids."""
 
@@ -144,13 +152,13 @@ class NotFoundError(IcecoreError, LookupError):
         told_of: tuple[tuple[str, ...], ...] = (),
         like: Sequence[tuple[str, ...]] = (),
     ) -> None:
-        super().__init__(plain + more + _did_you_mean(like))
+        super().__init__(plain + more + did_you_mean(like))
         self.plain, self.more, self.told_of, self.like = plain, more, told_of, like
 
     def told(self, may_read: Callable[[tuple[str, ...]], bool]) -> str:
         """The message for somebody who may read in some namespaces: nothing in it depends on what is in others."""
         more = self.more if all(map(may_read, self.told_of)) else ""
-        return self.plain + more + _did_you_mean(name for name in self.like if may_read(self._namespace_of(name)))
+        return self.plain + more + did_you_mean(name for name in self.like if may_read(self._namespace_of(name)))
 
     def _namespace_of(self, name: tuple[str, ...]) -> tuple[str, ...]:
         return name[:-1]
@@ -170,7 +178,8 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _did_you_mean(names: Iterable[tuple[str, ...]]) -> str:
+def did_you_mean(names: Iterable[tuple[str, ...]]) -> str:
+    """The end of a message with the first names that may be meant; empty without any."""
     shown = [repr(name_text(name)) for name in islice(names, _SUGGESTED)]
     return f"; did you mean {' or '.join(shown)}?" if shown else ""
 

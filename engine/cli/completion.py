@@ -8,12 +8,16 @@ from __future__ import annotations
 import os
 import re
 from contextlib import closing, suppress
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from icecore.engine.cli.settings import Settings, common_options
 from icecore.engine.errors import name_text
+
+if TYPE_CHECKING:
+    from icecore.engine.common.identifiers import Identifier
 
 VARIABLE = "_ICECORE_COMPLETE"
 """The variable in which a shell asks for completions."""
@@ -35,13 +39,19 @@ def named(command: str) -> click.Command:
 
 
 def _names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names that begin as what was typed; none where the warehouse can't be read."""
+    """The names that begin as what was typed."""
+    names = map(name_text, known_names(context.find_object(Settings)))
+    # A shell is told one name a line.
+    return [CompletionItem(_typed(n)) for n in names if n.startswith(incomplete) and "\n" not in n]
+
+
+def known_names(settings: Settings | None) -> list[Identifier]:
+    """The names of the tables and views of a warehouse; none where it can't be read."""
     import sqlite3
     from pathlib import Path
 
     from icecore.engine.queries.named_queries import query
 
-    settings = context.find_object(Settings)
     if settings is None or not settings.warehouse:
         return []
     file = (Path(settings.warehouse) / _LOG).absolute().as_uri()
@@ -49,12 +59,8 @@ def _names(context: click.Context, _: click.Parameter, incomplete: str) -> list[
         suppress(sqlite3.Error),
         closing(sqlite3.connect(f"{file}?mode=ro", uri=True, timeout=0.1)) as log,
     ):
-        names = [
-            name_text((*space.split("."), name))
-            for space, name in log.execute(query("log/read_models.sql", "names_to_complete"))
-        ]
-        # A shell is told one name a line.
-        return [CompletionItem(_typed(n)) for n in names if n.startswith(incomplete) and "\n" not in n]
+        named = log.execute(query("log/read_models.sql", "names_to_complete"))
+        return [(*space.split("."), name) for space, name in named]
     return []
 
 

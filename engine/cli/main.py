@@ -12,11 +12,11 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from icecore.engine.cli.completion import completes_names, named
-from icecore.engine.cli.settings import program_options
+from icecore.engine.cli.completion import completes_names, known_names, named
+from icecore.engine.cli.settings import Settings, program_options
 from icecore.engine.common.text import printable
 from icecore.engine.common.version import VERSION
-from icecore.engine.errors import IcecoreError
+from icecore.engine.errors import IcecoreError, MissingNamespaceError, did_you_mean
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
@@ -131,6 +131,7 @@ class Program(click.Group):
 
     def invoke(self, context: click.Context) -> Any:
         """Runs the command. Raises Failure for an IcecoreError and what the system refuses, Exit for Ctrl-C."""
+        settings = context.ensure_object(Settings)
         try:
             return super().invoke(context)
         except KeyboardInterrupt:
@@ -138,7 +139,7 @@ class Program(click.Group):
             click.echo("\nAborted!", err=True)
             raise click.exceptions.Exit(INTERRUPTED) from None
         except IcecoreError as e:
-            raise Failure(" ".join(str(e).split())) from e
+            raise Failure(" ".join(str(e).split()) + _meant(e, settings)) from e
         except OSError as e:
             if e.errno == errno.EPIPE:
                 raise
@@ -183,6 +184,15 @@ class Program(click.Group):
         """Writes the help of each command, without loading any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_module, _function, text) in COMMANDS.items()])
+
+
+def _meant(error: IcecoreError, settings: Settings) -> str:
+    """The names that may be meant by one without its namespace."""
+    if not isinstance(error, MissingNamespaceError):
+        return ""
+    from icecore.engine.common.text import names_like
+
+    return did_you_mean(names_like((error.name,), known_names(settings)))
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

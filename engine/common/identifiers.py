@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote, unquote
 
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import MissingNamespaceError, ValidationError
 
 Identifier = tuple[str, ...]
 IdentifierLike = str | tuple[str, ...]
@@ -35,11 +35,13 @@ def namespace_tuple(namespace: IdentifierLike) -> Identifier:
 def identifier_tuple(identifier: IdentifierLike) -> Identifier:
     """The name of a table or view as (namespace levels..., name); at least one level and a name.
 
-    The last part may hold dots where it is in double quotes or backticks, or the name a tuple. Raises ValidationError.
+    The last part may hold dots where it is in double quotes or backticks, or the name a tuple. Raises ValidationError,
+    for a name alone as MissingNamespaceError.
     """
     parts = name_parts(identifier)
     if len(parts) < 2:
-        raise ValidationError(f"{identifier!r} needs a namespace and a name, as in 'namespace.table'")
+        message = f"{identifier!r} needs a namespace and a name, as in 'namespace.table'"
+        raise MissingNamespaceError(message, parts[0]) if parts else ValidationError(message)
     _check_part(parts[-1], "table")
     return (*namespace_tuple(parts[:-1]), parts[-1])
 

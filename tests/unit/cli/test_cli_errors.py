@@ -222,6 +222,16 @@ def test_a_filter_that_is_none_is_told_with_the_word_where_it_ends(
     assert problem in told and "class" not in told
 
 
+@pytest.mark.parametrize("command", [["show"], ["blame"], ["drop", "--yes"], ["log"], ["rename", "shop.other"]])
+def test_a_name_without_its_namespace_is_told_with_those_like_it(run: Run, orders: str, command: list[str]) -> None:
+    """Of any namespace, by whichever command; none where nothing is like it, or the warehouse can't be read."""
+    first, *others = command
+    problem = "needs a namespace and a name, as in 'namespace.table'"
+    for wrong in ("orders", "ordesr"):
+        assert run(first, wrong, *others, code=1).stderr.endswith(f"{problem}; did you mean '{orders}'?\n")
+    assert run(first, "xyzzy", *others, code=1).stderr.endswith(f"{problem}\n")
+
+
 def test_a_command_that_is_none_is_told_with_those_like_it() -> None:
     """Which click does not know, as none is loaded; one of PyIceberg with what has its answer."""
     for wrong, meant in (
