@@ -15,8 +15,12 @@ SELECT
         AS message
 FROM given AS g
 ANTI JOIN properties AS p ON p.table_uuid = g.table_uuid AND p.key = g.key AND p.value = g.value
-WHERE g.value <> '' AND (
-    regexp_matches(g.key, '(?i)(passw|secret|credential|token|private[._-]?key|access[._-]?key|api[._-]?key|sas[._-])')
+-- What is on or off is no secret, nor is the name of a column that a property is about.
+WHERE lower(g.value) NOT IN ('', 'true', 'false') AND (
+    regexp_matches(
+        regexp_replace(g.key, '\.column\..*', ''),
+        '(?i)(passw|secret|credential|token|private[._-]?key|access[._-]?key|api[._-]?key|sas[._-])'
+    )
     OR regexp_matches(g.value, '(AKIA|ASIA)[0-9A-Z]{16}|-----BEGIN [A-Z ]*PRIVATE KEY|gh[pousr]_[A-Za-z0-9]{36}')
     OR regexp_matches(g.value, '(?i)(password|secret|token|accountkey|sig)=[^&; ]{4,}|://[^/@: ]+:[^/@ ]+@')
 )

@@ -22,8 +22,12 @@ SELECT
     concat_ws(' ', nullif(owner, ''), key) AS subject,
     format('{}the property {} looks like a secret', CASE owner WHEN '' THEN '' ELSE concat(owner, ': ') END, key) AS message
 FROM given
-WHERE value <> '' AND (
-    regexp_matches(key, '(?i)(passw|secret|credential|token|private[._-]?key|access[._-]?key|api[._-]?key|sas[._-])')
+-- What is on or off is no secret, nor is the name of a column that a property is about.
+WHERE lower(value) NOT IN ('', 'true', 'false') AND (
+    regexp_matches(
+        regexp_replace(key, '\.column\..*', ''),
+        '(?i)(passw|secret|credential|token|private[._-]?key|access[._-]?key|api[._-]?key|sas[._-])'
+    )
     OR regexp_matches(value, '(AKIA|ASIA)[0-9A-Z]{16}|-----BEGIN [A-Z ]*PRIVATE KEY|gh[pousr]_[A-Za-z0-9]{36}')
     OR regexp_matches(value, '(?i)(password|secret|token|accountkey|sig)=[^&; ]{4,}|://[^/@: ]+:[^/@ ]+@')
 )

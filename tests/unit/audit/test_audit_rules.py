@@ -108,6 +108,21 @@ def test_secrets_and_personal_data_are_not_told_again(found: Audit) -> None:
     assert "example.org" not in said
 
 
+def test_settings_of_columns_and_switches_are_no_secrets(catalog: icecore.Catalog) -> None:
+    """Whatever the columns are called, such as those whose bounds are left out for personal data's sake."""
+    settings = {
+        "write.metadata.metrics.column.password": "none",
+        "write.parquet.bloom-filter-fpp.column.access_token": "0.01",
+        "oauth.token-refresh-enabled": "TRUE",
+    }
+    table = catalog.create_table("ns.t", pa.schema([("password", pa.string())]), properties=settings)
+    table.set_properties({"write.metadata.metrics.column.password": "counts", "oauth.token-refresh-enabled": "false"})
+    assert catalog.audit(rules=["secrets", "secrets-in-log"]).findings == ()
+    table.set_properties({"store.column.url": "https://x.org/?token=abcd", "password.column.x": "hunter2"})
+    found = catalog.audit(rules=["secrets"]).findings
+    assert sorted(f.subject for f in found) == ["password.column.x", "store.column.url"]
+
+
 def test_the_findings_of_some_rules_of_some_tables(ours: icecore.Catalog, found: Audit) -> None:
     """Are the same as those of all, and nothing is told of other tables."""
     chosen = ours.audit(
