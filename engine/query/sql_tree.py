@@ -19,6 +19,7 @@ from icecore.engine.query.source_names import shortened
 TREES = "query/tree.sql"
 
 _PIVOTS = re.compile(r"\bPIVOT(_WIDER)?\b", re.IGNORECASE)
+_EXPLAINS = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 
 
 def parsed(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> dict[str, Any]:
@@ -28,7 +29,8 @@ def parsed(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> dict[str, An
     if tree["error"] and tree["error_message"].startswith("Only SELECT"):
         if _PIVOTS.search(sql):
             raise ValidationError(f"{owner}: PIVOT needs the values that become columns: ON city IN ('Oslo', 'Rome')")
-        raise ValidationError(f"{owner} must be one SELECT: SQL changes nothing here")
+        why = "`icecore plan` tells which files a scan reads" if _EXPLAINS.match(sql) else "SQL changes nothing here"
+        raise ValidationError(f"{owner} must be one SELECT: {why}")
     if tree["error"]:
         raise ValidationError(f"{owner} can't be parsed: {tree['error_message']}")
     if len(tree["statements"]) != 1:
