@@ -124,7 +124,10 @@ class UniformColumns:
         return self.texts_of(entries["spec_id"].combine_chunks(), self.columns.partitions(entries))
 
     def texts_of(self, spec_ids: pa.Array, partitions: pa.StructArray) -> tuple[pa.Array, pa.Array]:
-        """The paths and the fields of partitions by their specs; each partition is put into words once."""
+        """The paths and the fields of partitions by their specs; each partition is put into words once.
+
+        Raises ValidationError for a spec that is none of the table's.
+        """
         codes = row_codes([spec_ids, partitions], len(spec_ids))
         _, first, place = np.unique(codes, return_index=True, return_inverse=True)
         fields = self.columns.partition.fields
@@ -132,7 +135,7 @@ class UniformColumns:
         values = {f.field_id: from_array(f.primitive_type, column) for f, column in zip(fields, chosen, strict=True)}
         schema, paths, texts = self.metadata.all_fields, [], []
         for row, spec_id in enumerate(spec_ids.take(pa.array(first)).to_pylist()):
-            spec = self.metadata.specs[spec_id]
+            spec = self.metadata.spec_by_id(spec_id)
             partition = [values[f.field_id][row] for f in spec.fields]
             paths.append(spec.partition_to_path(partition, schema))
             texts.append([(f.name, in_words(f, v, schema)) for f, v in zip(spec.fields, partition, strict=True)])

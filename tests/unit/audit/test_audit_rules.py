@@ -102,6 +102,18 @@ def test_a_table_that_cant_be_read_keeps_no_other_from_being_told_of(catalog: ic
     }
 
 
+def test_a_table_that_cant_be_read_says_what_its_list_has_wrong(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Not with the number alone that Python names: one of a partition spec that is none."""
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        table = healthy(theirs, "t")
+        edit(list_of(table), lambda listed: listed[0].update(partition_spec_id=7))
+        register(catalog, table, "t")
+    for rules in (["unreadable-tables"], None):
+        [found] = of(catalog.audit(rules=rules), "unreadable-tables")
+        assert "partition spec 7" in found.message and "KeyError" not in found.message
+
+
 def test_secrets_and_personal_data_are_not_told_again(found: Audit) -> None:
     said = "".join(f"{f.message} {f.subject} {dict(f.row)}" for f in found.findings)
     assert "hunter2" not in said and "zoe@" not in said
