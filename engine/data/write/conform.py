@@ -136,6 +136,9 @@ class _Caster:
             raise _mismatch(t, array, path)
         names = [f.name for f in array.type]
         _check_names(names, t.fields, f"{path}.")
+        if not t.fields:
+            # Arrow makes one of no columns without rows.
+            return array
         children = dict(zip(names, struct_children(array), strict=True))
         valid = array.is_valid() if array.null_count else None
         columns = []

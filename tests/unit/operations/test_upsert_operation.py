@@ -58,6 +58,17 @@ def test_rows_are_updated_and_inserted(catalog: icecore.Catalog, version: int, m
         assert peer_ids(catalog.path) == [1, 2, 3, 4, 9]
 
 
+def test_a_struct_without_columns_has_rows(catalog: icecore.Catalog) -> None:
+    """Once all that it had were dropped, rows that are as they were change nothing; no file can store others."""
+    schema = pa.schema([("id", pa.int64()), ("s", pa.struct([("a", pa.int64())]))])
+    table = catalog.create_table("ns.t", schema)
+    table.append([{"id": 1, "s": {"a": 1}}])
+    table.update_schema().delete_column(("s", "a")).commit()
+    assert table.upsert([{"id": 1, "s": {}}], ["id"]).rows_updated == 0
+    with pytest.raises(ValidationError, match="'s' has no column that a data file can store"):
+        table.upsert([{"id": 2, "s": {}}], ["id"])
+
+
 def test_delete_mode_counts_where_no_update_mode_is_set(catalog: icecore.Catalog) -> None:
     table = make_table(catalog, properties={"write.delete.mode": "merge-on-read"})
     table.append(rows(1, 2))
