@@ -195,6 +195,22 @@ def test_md7_paths_for_metadata_and_data(catalog: icecore.Catalog, where: str) -
     assert catalog.verify().problems == ()
 
 
+def test_another_location_is_where_new_files_go(catalog: icecore.Catalog) -> None:
+    """Rows of the same transaction too; the files that are there stay where they are, and are read."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    with table.transaction() as transaction:
+        transaction.update_location(str(catalog.path / "elsewhere"))
+        transaction.append(rows(2))
+    catalog.rebuild()
+    table = catalog.load_table("ns.t")
+    assert local(table.metadata_location).parent == catalog.path / "elsewhere" / "metadata"
+    data = [local(t.file.file_path).parent.parent.name for t in table.scan().plan_files()]
+    assert sorted(data) == ["elsewhere", "t"]
+    assert ids_of(table) == peer_ids(catalog.path) == [1, 2]
+    assert catalog.verify().problems == ()
+
+
 @pytest.mark.parametrize("key", ["write.metadata.path", "write.data.path"])
 def test_a_path_on_no_file_system_is_refused(catalog: icecore.Catalog, key: str) -> None:
     """A folder of a scheme that nobody knows is refused before a commit relies on it."""
