@@ -108,6 +108,20 @@ def test_c5_what_is_a_conflict(
         assert peer_ids(catalog.path) == ids_of(table)
 
 
+def test_c5_deletes_for_a_file_that_was_only_read(catalog: icecore.Catalog) -> None:
+    """Where it is serializable they matter though the commit doesn't touch the file, and for no other file."""
+    table = make_table(catalog, format_version=3, properties=MERGE_ON_READ)
+    table.append(rows(1, 2))
+    table.append(rows(8, 9))
+    base = base_of(table)
+    gone, _ = rewritten(table, "id < 5")
+    catalog.load_table("ns.t").delete("id = 8")
+    with pytest.raises(ConflictingCommitsError, match=r"delete file .* that may have rows of id > 5 was added"):
+        table.overwrite_files(gone, base_snapshot_id=base, conflict_filter="id > 5")
+    table.overwrite_files(gone, base_snapshot_id=base, conflict_filter="id < 5")
+    assert ids_of(table) == [9]
+
+
 def test_a_conflict_names_the_commit_and_the_file(catalog: icecore.Catalog, open_again: Open) -> None:
     """Position, time, author and message of each commit in the way, what it did, and to which files."""
     table = make_table(catalog)
