@@ -103,6 +103,23 @@ def test_a_file_that_comes_back_meets_the_deletes_that_it_had(catalog: icecore.C
     assert ids_of(table.refresh()) == [1, 2] and catalog.verify().ok
 
 
+def test_equality_deletes_of_another_age_are_of_no_concern(catalog: icecore.Catalog) -> None:
+    """Earlier ones don't hinder the way back of one, nor does later data that of a compaction of its file (SP3)."""
+    table = make_table(catalog)
+    table.append(rows(1, 2, 3))
+    table.delete_keys(rows(1).select(["id"]), ["id"])
+    table.delete_keys(rows(2).select(["id"]), ["id"])
+    catalog.revert(catalog.position)
+    assert ids_of(table.refresh()) == [2, 3]
+    table.rewrite_data_files(options={"rewrite-all": "true", "remove-dangling-deletes": "true"})
+    compacted = catalog.position
+    table.append(rows(1))
+    catalog.revert(compacted)
+    assert ids_of(table.refresh()) == [1, 2, 3]
+    head = table.current_snapshot()
+    assert head is not None and head.operation == "replace" and (head.summary or {})["total-equality-deletes"] == "1"
+
+
 @pytest.mark.parametrize("format_version", [2, 3])
 def test_rows_deleted_since_do_not_come_back(catalog: icecore.Catalog, format_version: int) -> None:
     """A file that a commit wrote its rows into stays where any of them was deleted by position later (SP2, SP3)."""
