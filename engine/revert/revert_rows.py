@@ -51,6 +51,9 @@ def undo_rows(
         head = now.metadata.snapshot_by_ref(change.branch)
     except NoSuchSnapshotError:
         raise refuse(f"the branch {change.branch!r} is gone", ROW_UPDATES) from None
+    if head is None:
+        # The table was replaced: its files are no files of what is there now.
+        raise refuse(f"{change.branch} has no snapshot any more", ROW_UPDATES)
     # A manifest that both lists have holds no file that came or went.
     lists = [LiveFiles.of_branch(repository, state, change.branch).manifest_paths for state in (before, after)]
     untouched = set.intersection(*lists)
@@ -60,7 +63,7 @@ def undo_rows(
         raise refuse(f"{_files(gone)} that it added left {change.branch} since", ROW_UPDATES)
     if back := live.present(removed):
         raise refuse(f"{_files(back)} that it removed came back to {change.branch} since", ROW_UPDATES)
-    since = _built_upon(repository, change.branch, before, after, now, refuse)
+    since = _built_upon(repository, change.branch, before, after, now, head, refuse)
     if len(removed):
         _check_there(repository, change, now, refuse)
         _check_not_rewritten(repository, change, now, since, refuse)
@@ -72,7 +75,7 @@ def undo_rows(
         added=_as_added(change.removed),
         removals=_removals(repository, now, head, change.added, without=untouched),
         is_planned=True,
-        base_snapshot_id=head.snapshot_id if head else None,
+        base_snapshot_id=head.snapshot_id,
     )
 
 
@@ -94,16 +97,19 @@ def _files(keys: Iterable[str]) -> str:
 
 
 def _built_upon(
-    repository: Repository, branch: str, before: TableState, after: TableState, now: TableState, refuse: Refuse
+    repository: Repository,
+    branch: str,
+    before: TableState,
+    after: TableState,
+    now: TableState,
+    head: Snapshot,
+    refuse: Refuse,
 ) -> tuple[Snapshot, ...]:
     """The snapshots of the branch from the commit's on, oldest first; the branch has that one in its history.
 
     Else rows that it removed may be there, in other files by now.
     """
-    made, head = (state.metadata.refs.get(branch) for state in (after, now))
-    if made is None or head is None:
-        return ()
-    found = list[Snapshot]()
+    made, found = after.metadata.refs[branch], list[Snapshot]()
     for ancestor in ancestors_since(repository, now, head.snapshot_id, before.position):
         found.append(ancestor)
         if ancestor.snapshot_id == made.snapshot_id:
@@ -149,7 +155,7 @@ def _as_added(removed: pa.Table) -> pa.Table:
 
 
 def _removals(
-    repository: Repository, state: TableState, head: Snapshot | None, added: pa.Table, without: Collection[str]
+    repository: Repository, state: TableState, head: Snapshot, added: pa.Table, without: Collection[str]
 ) -> tuple[ManifestRemoval, ...]:
     """For each manifest that holds one of the files, or a delete file that only says something of one: its split.
 
@@ -157,7 +163,7 @@ def _removals(
     """
     out = []
     keys, data = file_keys(added), path_keys(data_of(added)["file_path"])
-    for listed in repository.list_manifests(state, head) if head and len(keys) else ():
+    for listed in repository.list_manifests(state, head) if len(keys) else ():
         is_data = listed.manifest.content is ManifestContent.DATA
         if not listed.manifest.has_live_files or (is_data and listed.manifest.manifest_path in without):
             continue

@@ -176,6 +176,22 @@ def test_what_a_branch_was_rolled_back_from_is_not_undone_again(catalog: icecore
     assert ids_of(table.refresh()) == [1, 2, 4, 5]
 
 
+def test_rows_of_a_table_that_was_replaced_since_do_not_come_back(catalog: icecore.Catalog) -> None:
+    """Another table took its place, which has no such columns: neither with rows nor without any."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.append(rows(2))
+    table.delete("id = 1")
+    deleted = catalog.position
+    table = catalog.replace_table("ns.t", pa.schema([("x", pa.int64())]))
+    with pytest.raises(CommitConflictError, match=rf"main has no snapshot any more; later .*position {deleted + 1}"):
+        catalog.revert(deleted)
+    table.append(pa.table({"x": [1]}))
+    with pytest.raises(CommitConflictError, match="set to a snapshot without it since"):
+        catalog.revert(deleted)
+    assert table.refresh().scan().to_arrow().to_pylist() == [{"x": 1}]
+
+
 def test_files_that_came_back_and_were_rewritten_do_not_come_back_again(catalog: icecore.Catalog) -> None:
     """Their rows are in other files; a commit whose undoing was undone can be undone again, though."""
     table = make_table(catalog)
