@@ -1,4 +1,4 @@
-"""Delete files that are kept from plan to plan are paired as those that are read each time (SP2 to SP6)."""
+"""Delete files apply where the spec says (SP2 to SP6), kept from plan to plan or read each time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import pyarrow as pa
 import pytest
 
 import icecore
+from icecore.engine.data.write.conform import conform
+from icecore.engine.operations.copy_on_write import write_again
+from icecore.engine.operations.equality_deletes import write_key_deletes
 from icecore.engine.queries import duck
 from icecore.projections.plan import plan_deletes, planner
 
@@ -63,3 +66,31 @@ def test_kept_or_read_each_time(table: icecore.Table, tmp_path: Path, monkeypatc
         else:
             table.delete_keys([{"name": "n0"}], ["name"])
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [2, 3, 4, 6, 11, 12, 13, 14]
+
+
+def test_sp4_position_deletes_of_a_file_hold_beside_the_vector_of_another(catalog: icecore.Catalog) -> None:
+    """They apply to each of their files but the one that got a vector since."""
+    properties = {"write.delete.mode": "merge-on-read", "write.delete.granularity": "partition"}
+    table = catalog.create_table("ns.t", SCHEMA, properties=properties)
+    table.append(rows(1, 2, 3))
+    table.append(rows(4, 5))
+    table.delete("id IN (1, 4)")
+    table.upgrade(3)
+    table.delete("id = 2")
+    found = {t.file.record_count: [d.file_format.name for d in t.delete_files] for t in table.scan().plan_files()}
+    assert found == {3: ["PUFFIN"], 2: ["PARQUET"]}
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [3, 5]
+
+
+@pytest.mark.parametrize("partition_spec", [[], ["part"]])
+def test_sp3_deletes_by_key_spare_the_rows_of_their_own_commit(
+    catalog: icecore.Catalog, partition_spec: list[str]
+) -> None:
+    """As streaming engines commit an update: the old row goes by its key, with the new one beside."""
+    table = catalog.create_table("ns.t", SCHEMA, partition_spec=partition_spec)
+    table.append(rows(1, 2))
+    storage = table._repository.storage_of(table.state)
+    deletes = write_key_deletes(rows(1), ["id", "part"], table.metadata, storage)
+    table.row_delta(write_again(conform(rows(1), table.schema()), table.metadata, storage), deletes)
+    assert [len(t.delete_files) for t in table.scan("id = 1").plan_files()].count(1) == 1
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2]
