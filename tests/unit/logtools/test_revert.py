@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -251,6 +252,62 @@ def test_later_commits_that_stand_in_the_way_are_named(catalog: icecore.Catalog)
     with pytest.raises(CommitConflictError, match="added left main since"):
         catalog.revert(rewritten)
     assert catalog.verify().ok
+
+
+def delete_key(table: icecore.Table, key: int) -> None:
+    table.delete_keys(rows(key).select(["id"]), ["id"])
+
+
+def a_key_that_was_deleted_twice(catalog: icecore.Catalog, table: icecore.Table) -> int:
+    table.append(rows(1, 2))
+    delete_key(table, 1)
+    delete_key(table, 1)
+    return catalog.position - 1
+
+
+def a_file_that_was_rewritten(catalog: icecore.Catalog, table: icecore.Table) -> int:
+    table.append(rows(1, 2))
+    delete_key(table, 1)
+    table.rewrite_data_files(options={"rewrite-all": "true"})
+    return catalog.position - 1
+
+
+def an_older_file_that_came_back(catalog: icecore.Catalog, table: icecore.Table) -> int:
+    table.append(rows(1))
+    table.delete("id = 1")
+    deleted = catalog.position
+    table.append(rows(1, 2))
+    delete_key(table, 1)
+    table.rewrite_data_files(options={"rewrite-all": "true", "remove-dangling-deletes": "true"})
+    return catalog.revert(deleted) - 1
+
+
+def another_vector(catalog: icecore.Catalog, table: icecore.Table) -> int:
+    table.append(rows(1, 2, 3))
+    table.delete("id = 1")
+    reverted = catalog.revert(catalog.position)
+    table.refresh().delete("id = 3")
+    return reverted
+
+
+@pytest.mark.parametrize(
+    ("history", "left", "why"),
+    [
+        (a_key_that_was_deleted_twice, [2], "later equality deletes that may be about its rows"),
+        (a_file_that_was_rewritten, [2], "of which it deleted rows, left main since"),
+        (an_older_file_that_came_back, [1, 2], "delete files that it removed would meet newer files of main"),
+        (another_vector, [1, 2], "other delete files than then for its files"),
+    ],
+)
+def test_delete_files_do_as_they_did_or_nothing_is_reverted(
+    catalog: icecore.Catalog, history: Callable[[icecore.Catalog, icecore.Table], int], left: list[int], why: str
+) -> None:
+    """One that goes gives back all that it took, one that comes takes what it took: no row more or less (SP3, SP4)."""
+    table = make_table(catalog, format_version=3, properties={"write.delete.mode": "merge-on-read"})
+    position = history(catalog, table)
+    with pytest.raises(CommitConflictError, match=why):
+        catalog.revert(position)
+    assert ids_of(table.refresh()) == left
 
 
 def test_a_file_that_is_gone_from_storage_does_not_come_back(catalog: icecore.Catalog) -> None:
