@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from attrs import evolve
 from core_tables import ids_of, make_table, peer_ids, rows
@@ -166,3 +168,29 @@ def test_data_of_a_refused_commit_goes(catalog: icecore.Catalog, open_again: Ope
         raise ZeroDivisionError
     assert ids_of(table.refresh()) == [1, 2]
     assert files_in(table) == files_of(table)
+
+
+def test_a_snapshot_that_is_picked_takes_the_place_of_no_commit(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]]
+) -> None:
+    """It was to be the head of main as it is; once another commit came, its files are added to that one's."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.manage_snapshots().create_branch(table.snapshots()[0].snapshot_id, "audit").commit()
+    table.append(rows(2), branch="audit")
+    audited = table.refs()["audit"].snapshot_id
+    losing.append(lambda: open_again().load_table("ns.t").append(rows(3)))
+    table.manage_snapshots().cherry_pick(audited).commit()
+    assert ids_of(table) == [1, 2, 3]
+
+
+def test_a_file_that_another_added_meanwhile_is_not_added_twice(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], tmp_path: Path
+) -> None:
+    table = make_table(catalog)
+    table.append(rows(1))
+    pq.write_table(rows(2), tmp_path / "given.parquet")
+    losing.append(lambda: open_again().load_table("ns.t").add_files([str(tmp_path / "given.parquet")]))
+    with pytest.raises(ValidationError, match="files are in the table already"):
+        table.add_files([str(tmp_path / "given.parquet")])
+    assert ids_of(table.refresh()) == [1, 2]
