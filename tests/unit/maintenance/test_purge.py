@@ -12,6 +12,7 @@ from core_tables import age, ids_of, local, make_table, put, rows, store_of
 from test_deletion_events import Killed, die_at, due, last_event, named_by
 
 import icecore
+from icecore.engine.deletion.delete_files import Deletion
 from icecore.engine.deletion.purge_table import PurgePlan
 from icecore.engine.errors import MovedWarehouseWarning, NoSuchTableError, ReusedKeyError, ValidationError
 
@@ -286,6 +287,30 @@ def test_a_kill_in_the_middle_goes_on_at_the_next_open(
     assert len(left) == last_event(catalog).payload["count"] - after
     again = open_again()
     assert not folder.exists() and due(again) == [] and again.verify().problems == ()
+
+
+def test_a_file_that_another_table_takes_while_a_purge_is_planned_stays(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not among those that the event names, though it was when they were looked for."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.append(rows(2))
+    taken, other = (t.file.file_path for t in table.scan().plan_files())
+    make_table(catalog, "other")
+    planned = PurgePlan.deletion
+
+    def deletion(self: PurgePlan) -> Deletion:
+        found = planned(self)
+        monkeypatch.setattr(PurgePlan, "deletion", planned)
+        open_again().load_table("ns.other").add_files([taken])
+        return found
+
+    monkeypatch.setattr(PurgePlan, "deletion", deletion)
+    catalog.drop_table("ns.t", purge=True)
+    named = {f.location for f in named_by(catalog, last_event(catalog))}
+    assert other in named and taken not in named
+    assert len(ids_of(catalog.load_table("ns.other"))) == 1 and not local(other).exists()
 
 
 def test_a_file_that_another_table_takes_before_it_goes_on_stays(
