@@ -13,8 +13,10 @@ from test_deletion_events import Killed, die_at, due, last_event, named_by
 
 import icecore
 from icecore.engine.deletion.delete_files import Deletion
-from icecore.engine.deletion.purge_table import PurgePlan
+from icecore.engine.deletion.purge_table import Purged, PurgePlan
 from icecore.engine.errors import MovedWarehouseWarning, NoSuchTableError, ReusedKeyError, ValidationError
+from icecore.engine.joint_commit import joint_purge
+from icecore.engine.log.store import EventStore
 
 
 def dropped(catalog: icecore.Catalog, name: str = "t", **options: Any) -> Path:
@@ -128,6 +130,28 @@ def test_a_key_purges_once(catalog: icecore.Catalog) -> None:
     table.append(rows(1), idempotency_key="append")
     with pytest.raises(ReusedKeyError, match=r"table\.committed of ns\.other at position"):
         catalog.purge_table("ns.t", idempotency_key="append")
+
+
+@pytest.mark.parametrize(("where", "name"), [(joint_purge, "finish_due"), (EventStore, "write_with")])
+def test_a_drop_that_another_made_meanwhile_under_its_key_is_told(
+    catalog: icecore.Catalog,
+    open_again: Callable[[], icecore.Catalog],
+    monkeypatch: pytest.MonkeyPatch,
+    where: Any,
+    name: str,
+) -> None:
+    """Before it was planned, and while it waited for the write lock."""
+    make_table(catalog).append(rows(1))
+    step, told = getattr(where, name), list[Any]()
+
+    def later(*args: Any, **how: Any) -> Any:
+        monkeypatch.setattr(where, name, step)
+        told.append(open_again().drop_table("ns.t", purge=True, idempotency_key="k"))
+        return step(*args, **how)
+
+    monkeypatch.setattr(where, name, later)
+    found = catalog.drop_table("ns.t", purge=True, idempotency_key="k")
+    assert isinstance(found, Purged) and found.position == told[0].position == catalog.position
 
 
 @pytest.mark.parametrize("at_once", [False, True])
