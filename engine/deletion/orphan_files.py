@@ -124,6 +124,9 @@ def remove_orphan_files(
     planned = _deletion([f for f in old if is_table_file(f.location) and is_ours(f.location)])
     event = None
     with repository.store.write() as transaction:
+        if not dry_run and (done := repository.already(provenance)) is not None:
+            # Another call with the same key made it meanwhile.
+            return _answer(repository, done)
         marking.mark_new()
         if not all(candidates.has(f.location) for f in planned.files):
             planned = Deletion.of(planned.operation, [f for f in planned.files if candidates.has(f.location)])

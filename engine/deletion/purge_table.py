@@ -87,8 +87,10 @@ def purge_dropped(
 
     going = plan.deletion()
     with repository.store.write() as transaction:
-        event = plan.append(repository, transaction, going, check, provenance)
-    return plan.finish(event, planner)
+        # Another call with the same key may have made it meanwhile.
+        done = repository.already(provenance)
+        event = plan.append(repository, transaction, going, check, provenance) if done is None else None
+    return plan.finish(event, planner) if done is None else purged_by(repository, done)
 
 
 def purged_by(repository: Repository, event: Event) -> Purged:

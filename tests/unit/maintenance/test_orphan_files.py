@@ -301,6 +301,24 @@ def test_a_commit_meanwhile_keeps_its_files(
     assert ids_of(table.refresh()) == [7] and ids_of(peer.load_table("ns.other")) == [7]
 
 
+def test_a_call_with_a_key_that_another_made_meanwhile_is_told(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(catalog)
+    table.append(rows(1))
+    put(local(table.location()) / "data/stray.parquet")
+    marking, told = Marking.mark_all, list[OrphanFiles]()
+
+    def mark_all(self: Marking) -> None:
+        marking(self)
+        monkeypatch.setattr(Marking, "mark_all", marking)
+        peer = open_again().load_table("ns.t")
+        told.append(peer.maintenance.remove_orphan_files(idempotency_key="k"))
+
+    monkeypatch.setattr(Marking, "mark_all", mark_all)
+    assert [table.maintenance.remove_orphan_files(idempotency_key="k")] == told
+
+
 def test_a_file_written_again_meanwhile_stays(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table(catalog)
     stray = put(local(table.location()) / "data/stray.parquet")

@@ -14,6 +14,7 @@ import icecore
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.errors import ReusedKeyError, TableAlreadyExistsError, ValidationError
+from icecore.engine.log.store import EventStore
 from icecore.engine.spec.updates.metadata_update import SetProperties
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
@@ -205,6 +206,24 @@ def test_a_call_with_a_key_is_made_once(lake: Catalog, name: str) -> None:
     position = lake.position
     call(lake, "k")
     assert lake.position == position
+
+
+@pytest.mark.parametrize("name", ["create_namespace", "purge_table", "Table.append"])
+def test_a_call_that_another_made_meanwhile_is_made_once(
+    lake: Catalog, open_again: Callable[[], Catalog], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It looks for its key again inside of the write lock, where nobody else can make it any more."""
+    begun, position = EventStore._begun, lake.position
+
+    def later(store: EventStore, *args: Any, **how: Any) -> Any:
+        monkeypatch.setattr(EventStore, "_begun", begun)
+        CALLS[name][0](open_again(), "k")
+        return begun(store, *args, **how)
+
+    monkeypatch.setattr(EventStore, "_begun", later)
+    CALLS[name][0](lake, "k")
+    [made] = store_of(lake).events(position)
+    assert made.provenance.actor == "somebody else"
 
 
 @pytest.mark.parametrize("name", CALLS)
