@@ -55,18 +55,22 @@ SETTINGS = [
         "spark.sql.caseSensitive": "true",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.files.ignoreCorruptFiles": "true",
+        "spark.sql.files.ignoredPathSegmentRegex": ".",
     },
 ]
 
 
 @contextmanager
 def setting(spark: Any, key: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(key)
+    before = spark.conf.get(key, None)
     spark.conf.set(key, value)
     try:
         yield
     finally:
-        spark.conf.set(key, before)
+        if before is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, before)
 
 
 @pytest.fixture

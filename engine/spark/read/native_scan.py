@@ -67,6 +67,8 @@ _OPTIONS = {
     # Brackets and stars in names are names; folders called a=b say nothing.
     "__globPaths__": "false",
     "recursiveFileLookup": "true",
+    # No name is passed over without a word (a setting since Spark 4.3).
+    "ignoredPathSegmentRegex": "",
     # A file that can't be read is an error, whatever the session says.
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
