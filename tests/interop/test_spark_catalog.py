@@ -306,6 +306,16 @@ def test_subqueries_of_changes_are_known_before_them(spark: Any, table: icecore.
     assert rows == [{"id": 1, "city": None, "score": 3.0}, {"id": 3, "city": "last", "score": 3.0}]
 
 
+def test_metadata_columns_are_those_of_a_source(spark: Any, table: icecore.Table) -> None:
+    name = ".".join(["lake", *table.name()])
+    file = table.scan("id = 2").plan_files()[0].file.file_path
+    spark.sql(
+        f"MERGE INTO {name} t USING (SELECT id, _file, _pos FROM {name}) s ON t.id = s.id "
+        f"WHEN MATCHED AND s._file = '{file}' THEN UPDATE SET city = s._file WHEN MATCHED AND s._pos = 0 THEN DELETE"
+    )
+    assert table.refresh().scan(selected_fields=("id", "city")).to_arrow().to_pylist() == [{"id": 2, "city": file}]
+
+
 def test_conditions_of_changes_choose_files(spark: Any, table: icecore.Table) -> None:
     """A file that can have no such row is not looked for."""
     name = ".".join(["lake", *table.name()])
@@ -358,6 +368,12 @@ def test_writes_take_options(spark: Any, lake: icecore.Catalog, table: icecore.T
         ("DELETE FROM lake.ns.v1 WHERE (id, town) IN (SELECT id, town FROM lake.ns.v2)", "IN of several columns"),
         ("DELETE FROM lake.ns.v1 WHERE id IN (SELECT id FROM range(10001))", "more than 10000 rows"),
         ("UPDATE lake.ns.v1 SET id = 1 WHERE id = (SELECT id FROM lake.ns.v1)", "more than 1 row"),
+        ("DELETE FROM lake.ns.v3 WHERE id > 1 AND _pos = 0", "_pos is a metadata column, which a change can't name"),
+        ("UPDATE lake.ns.v3 SET town = _file WHERE id = 1", "_file is a metadata column"),
+        (
+            "MERGE INTO lake.ns.v3 t USING lake.ns.v1 s ON t.id = s.id WHEN MATCHED AND t._spec_id = 0 THEN DELETE",
+            "_spec_id is a metadata column",
+        ),
         (
             "INSERT OVERWRITE lake.ns.v1 PARTITION (town = 'a') SELECT 1, NULL, 1, 1",
             "does not support overwrite by filter",

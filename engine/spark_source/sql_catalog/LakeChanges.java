@@ -44,6 +44,10 @@ import scala.runtime.AbstractPartialFunction;
  */
 public class LakeChanges {
   private static final int MOST_VALUES = 10000;
+  /** What Spark marks columns with that `*` leaves out. */
+  private static final String HIDDEN = "__metadata_col";
+  private static final String UNCHANGED =
+      " is a metadata column, which a change can't name, but MERGE INTO can have it as a column of its source";
   private static final String INSTEAD = "it can't say which rows change, but MERGE INTO can have it as its source";
 
   private final SparkSession session;
@@ -252,6 +256,8 @@ public class LakeChanges {
     public Object applyOrElse(Object node, Function1 otherwise) {
       if (!(node instanceof AttributeReference)) return otherwise.apply(node);
       AttributeReference a = (AttributeReference) node;
+      boolean isOurs = target == null || target.contains(a);
+      if (isOurs && a.metadata().contains(HIDDEN)) throw new UnsupportedOperationException(a.name() + UNCHANGED);
       ArrayList name = new ArrayList();
       if (target != null) name.add(target.contains(a) ? "target" : "source");
       name.add(a.name());
