@@ -38,8 +38,11 @@ def keyed_request() -> KeyedRequest | None:
 
 
 @contextlib.contextmanager
-def asked_by(request: KeyedRequest) -> Iterator[None]:
-    """A context whose first commit has the key of a request, where the call names none, and stores its answer."""
+def asked_by(request: KeyedRequest | None) -> Iterator[None]:
+    """A context whose first commit has the key of a request, where the call names none, and stores its answer.
+
+    With None its commits are beside the request around it, and leave that its key.
+    """
     before = _asked.set(request)
     try:
         yield

@@ -10,6 +10,8 @@ from attrs import field, frozen
 from icecore.engine.common.identifiers import Identifier, identifier_tuple
 from icecore.engine.common.json_reader import get, get_list, get_strs
 from icecore.engine.errors import ValidationError
+from icecore.engine.events.commit_watch import watching_commits
+from icecore.engine.events.keyed_request import asked_by
 from icecore.engine.server.auth.access_tokens import Principal
 from icecore.engine.server.auth.grants import Level, is_allowed
 from icecore.engine.server.wire.answer import Answer
@@ -84,7 +86,9 @@ class Call:
     def make_namespace(self, namespace: Identifier) -> None:
         """Makes the namespace of what is to be created, where the server does so and it is missing."""
         if self.serving.settings.makes_namespaces and not self.is_dry_run:
-            self.catalog.create_namespace_if_not_exists(namespace)
+            # It is not what was asked for: that takes the key, and is refused as if the namespace had been there.
+            with asked_by(None), watching_commits():
+                self.catalog.create_namespace_if_not_exists(namespace)
 
     def may_read(self, namespace: Identifier) -> bool:
         """Whether who asks may read in a namespace; the empty one is the whole catalog."""

@@ -6,12 +6,13 @@ import uuid
 from typing import Any
 
 import pytest
-from rest_client import SCHEMA, Reply, RestClient, make_table
+from rest_client import SCHEMA, Reply, RestClient, make_table, served
 
 import icecore
 from icecore.engine.log.request_keys import REQUEST_KEYS
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant
+from icecore.engine.server.server_settings import ServerSettings
 
 VERSION = {
     "version-id": 1,
@@ -160,3 +161,22 @@ def test_what_was_made_is_told_again_as_it_was_then(rest: RestClient, catalog: i
             catalog.drop_table("new.t", purge=True)
             catalog.drop_namespace("new")
     assert [keyed(rest, *a).status for a in zip(keys[len(made) :], unmade, strict=True)] == [404, 404]
+
+
+def test_the_key_is_of_what_is_made_in_a_namespace_that_was_missing(catalog: icecore.Catalog) -> None:
+    """The namespace took it: what came again was answered 500, and so was what was refused."""
+    view = {"name": "v", "schema": SCHEMA, "view-version": VERSION, "properties": {}}
+    calls: list[tuple[str, str, Any, int]] = [
+        ("POST", "/v1/namespaces/a/tables", {"name": "t", "schema": SCHEMA}, 200),
+        ("POST", "/v1/namespaces/b/tables", {"name": "t", "schema": SCHEMA, "stage-create": True}, 200),
+        ("POST", "/v1/namespaces/c/views", view, 200),
+        ("POST", "/v1/namespaces/d/register", {"name": "t", "metadata-location": f"{catalog.path}/no.json"}, 404),
+    ]
+    with served(catalog, ServerSettings(makes_namespaces=True)) as rest:
+        for method, path, body, status in calls:
+            key = str(uuid.uuid4())
+            first, position = keyed(rest, key, (method, path, body)), catalog.position
+            again = keyed(rest, key, (method, path, body))
+            assert (first.status, again.status, catalog.position) == (status, status, position), (path, again.body)
+            assert again.body == first.body or "stage-create" in body
+            assert catalog.namespace_exists(path.split("/")[3])
