@@ -128,6 +128,8 @@ class _Looking:
                 check.check_same(manifest, same)
             elif manifest.key_metadata is None:
                 self._look_into(check, manifest)
+            else:
+                self._check_place(manifest.manifest_path)
         self._listed[snapshot.snapshot_id] = {m.manifest_path: m for m in manifests}
 
     def _parent_list(self, snapshot: Snapshot) -> Mapping[str, ManifestFile]:
@@ -201,9 +203,12 @@ class _Looking:
         self.files[path] = GivenFile(path, MANIFEST, data)
 
     def _read(self, check: GivenCheck, location: str) -> bytes:
-        storage = self.given.storage_of(self.state)
-        self.given.locations().check_file(self.state, storage.resolve(location), "file")
+        self._check_place(location)
         try:
-            return storage.read_bytes(location)
+            return self.given.storage_of(self.state).read_bytes(location)
         except StorageError as e:
             raise check.refusal(location, str(e)) from e
+
+    def _check_place(self, location: str) -> None:
+        resolved = self.given.storage_of(self.state).resolve(location)
+        self.given.locations().check_file(self.state, resolved, "file")

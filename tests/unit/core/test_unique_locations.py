@@ -95,18 +95,20 @@ def test_a_client_commits_no_metadata_of_another_table(ruled: icecore.Catalog) -
     home, name = table.location(), snapshot.manifest_list.rpartition("/")[2]
     Path(local(home), "metadata").mkdir(exist_ok=True)
     listed = read_manifest_list(local(snapshot.manifest_list).read_bytes(), snapshot.manifest_list)
-    data = write_manifest_list(
-        listed,
-        format_version=2,
-        snapshot_id=snapshot.snapshot_id,
-        parent_snapshot_id=None,
-        sequence_number=1,
-        sync_marker=bytes(16),
-    )
-    own = f"{home}/metadata/{name}"
-    local(own).write_bytes(data)
+    own, encrypted = f"{home}/metadata/{name}", f"{home}/metadata/encrypted-{name}"
+    # What is said to be encrypted is not looked into, but read all the same.
+    for place, manifests in ((own, listed), (encrypted, [evolve(m, key_metadata=b"k") for m in listed])):
+        data = write_manifest_list(
+            manifests,
+            format_version=2,
+            snapshot_id=snapshot.snapshot_id,
+            parent_snapshot_id=None,
+            sequence_number=1,
+            sync_marker=bytes(16),
+        )
+        local(place).write_bytes(data)
     theirs = f"{home}/../other/metadata/{name}"
-    for place in (snapshot.manifest_list, theirs, theirs.replace("/..", "/%2e%2e"), own):
+    for place in (snapshot.manifest_list, theirs, theirs.replace("/..", "/%2e%2e"), own, encrypted):
         with pytest.raises(ForbiddenLocationError, match=r"in a place of another table or view: .* ns\.other are"):
             commit_updates(ruled, AddSnapshot(evolve(snapshot, manifest_list=place)))
             pytest.fail(f"{place} was accepted")
