@@ -27,7 +27,7 @@ def namespace_of_text(text: str) -> Identifier:
 def spaced(part: str, client: str) -> str:
     """A part of a path as any client means it that sent its version as `client`.
 
-    Java's up to Iceberg 1.9 write a space as `+`, and `+` as %2B. Later ones write %20, and for others `+` is itself.
+    Java's up to Iceberg 1.11 write a space as `+`, and `+` as %2B. Later ones write %20, and for others `+` is itself.
     """
     return part.replace("+", "%20") if client.startswith(JAVA) else part
 

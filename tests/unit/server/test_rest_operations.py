@@ -103,7 +103,7 @@ def test_namespaces_are_made_listed_changed_and_dropped(rest: RestClient, catalo
 
 
 def test_a_plus_in_a_path_is_a_space_of_old_java_clients_alone(rest: RestClient, catalog: icecore.Catalog) -> None:
-    """Java's up to Iceberg 1.9 write `+` as %2B; Go's and Rust's clients leave it as it is."""
+    """Java's up to Iceberg 1.11 write `+` as %2B; Go's and Rust's clients leave it as it is."""
     old_java = {"x_client_version": "Apache Iceberg 1.8.1 (commit 9ce0fcf)"}
     for name in ("a b", "a+b"):
         assert rest.post("/v1/namespaces", {"namespace": [name]}).status == 200
