@@ -60,7 +60,7 @@ class LocationCheck:
             self.rules.check_inside(place, what)
 
     def check_taken(self, before: State | None, after: State) -> None:
-        """Checks as `check` a state that another engine gave a table or view, and its manifest lists."""
+        """Checks as `check` a state that another engine gave a table or view, and the lists of its snapshots."""
         if self.rules.is_any:
             self.check(before, after)
             if before is not None:
@@ -95,12 +95,11 @@ class LocationCheck:
 
     def _check_lists(self, before: State | None, after: State) -> None:
         if isinstance(after, TableState):
-            known = {s.manifest_list for s in before.metadata.snapshots} if isinstance(before, TableState) else set()
-            lists = {s.manifest_list for s in after.metadata.snapshots if s.manifest_list is not None} - known
             allows, mapping, own = self.rules.allowing(), after.location_mapping, _places(after).values()
-            for place in (mapping.resolve(p) for p in lists):
+            for what, path in _listed(after) - _listed(before):
+                place = mapping.resolve(path)
                 if not (allows(place) and _is_plainly_own(own, place)):
-                    self.check_file(after, place, "manifest list")
+                    self.check_file(after, place, what)
 
     def _check_free(self, stream: str, place: str, what: str) -> None:
         if self.rules.unique:
@@ -138,6 +137,13 @@ def _given(state: State) -> tuple[object, ...]:
     if not isinstance(state, TableState):
         return found
     return *found, state.metadata.statistics, state.metadata.partition_statistics, state.location_mapping
+
+
+def _listed(state: State | None) -> set[tuple[str, str]]:
+    """The manifest lists of a table, and the manifests that snapshots of version 1 name without one."""
+    snapshots = state.metadata.snapshots if isinstance(state, TableState) else ()
+    lists = {("manifest list", s.manifest_list) for s in snapshots if s.manifest_list is not None}
+    return lists | {("manifest", m) for s in snapshots if s.manifest_list is None for m in s.manifests or ()}
 
 
 def _is_plainly_own(places: Iterable[str], location: str) -> bool:

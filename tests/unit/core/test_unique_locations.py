@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -129,6 +130,26 @@ def test_a_table_is_not_registered_with_metadata_of_another(ruled: icecore.Catal
         ruled.register_table("ns.mine", str(mine))
     ruled.drop_table("ns.other")
     ruled.register_table("ns.mine", str(mine))
+
+
+def test_a_table_of_version_1_is_not_registered_with_manifests_of_another(ruled: icecore.Catalog) -> None:
+    """Its snapshots may name them without a list."""
+    other = ruled.create_table("ns.other", SCHEMA, format_version=1)
+    other.append(rows(1))
+    (manifest,) = (m["path"] for m in ruled.load_table("ns.other").inspect.manifests().to_pylist())
+    file = ruled.load_table("ns.other").metadata_location
+    assert file is not None
+    mine = ruled.path / "ns" / "mine" / "metadata" / "00001-x.metadata.json"
+    mine.parent.mkdir(parents=True)
+    metadata = json.loads(local(file).read_text()) | {"location": f"file://{mine.parents[1]}"}
+    for snapshot in metadata["snapshots"]:
+        del snapshot["manifest-list"]
+        snapshot["manifests"] = [manifest]
+    mine.write_text(json.dumps(metadata))
+    with pytest.raises(ForbiddenLocationError, match=r"the manifest .* in a place of another table"):
+        ruled.register_table("ns.mine", str(mine))
+    ruled.drop_table("ns.other")
+    assert ids_of(ruled.register_table("ns.mine", str(mine))) == [1]
 
 
 def test_a_folder_of_metadata_that_tables_share_from_before_may_stay(tmp_path: Path) -> None:
