@@ -175,6 +175,8 @@ class _Looking:
             raise ValidationError(f"snapshot {snapshot.snapshot_id} can't be taken: it has no manifest list")
         out = []
         for path in snapshot.manifests:
+            if path not in known and self._elsewhere(path) is None:
+                self._check_place(path)
             try:
                 storage = self.given.storage_of(self.state)
                 out.append(known.get(path) or inline_manifest(path, snapshot, storage))

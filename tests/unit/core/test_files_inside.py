@@ -52,6 +52,31 @@ def test_files_of_clients_are_inside(ruled: icecore.Catalog, tmp_path: Path) -> 
     assert ruled.position == position + 1 and ids_of(ruled.load_table("ns.t")) == [1]
 
 
+def without_list(manifest: Path) -> Callable[[Updates], Updates]:
+    """Has a client's commit name a manifest alone, as version 1 allows."""
+
+    def change(updates: Updates) -> Updates:
+        snapshot = next(u["snapshot"] for u in updates if u["action"] == "add-snapshot")
+        del snapshot["manifest-list"]
+        snapshot["manifests"] = [f"file://{manifest}"]
+        return updates
+
+    return change
+
+
+def test_manifests_of_version_1_are_inside(ruled: icecore.Catalog, tmp_path: Path) -> None:
+    """What snapshots name without a list is not opened before that is known: an error would tell what is there."""
+    ruled.create_table("ns.t", SCHEMA, format_version=1)
+    position, client = ruled.position, ClientCatalog(ruled)
+    there = tmp_path / "outside" / "m.avro"
+    there.write_bytes(b"no Avro")
+    for path in (there, there.with_name("none.avro")):
+        client.change = without_list(path)
+        with pytest.raises(ForbiddenLocationError):
+            client.load_table("ns.t").append(rows(1))
+    assert ruled.position == position
+
+
 def test_what_clients_name_elsewhere_is_never_deleted(ruled: icecore.Catalog, tmp_path: Path) -> None:
     """Nor are the warehouse's own files: neither by expiry nor by purge."""
     elsewhere = [tmp_path / "outside" / "f.parquet", ruled.path / ".icecore" / "f.parquet", ruled.path / "icecore.db2"]
