@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from attrs import frozen
+from attrs import evolve, frozen
 
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.commit.manifest_merge import Clustering, clustered, entries_per_manifest
-from icecore.engine.commit.manifest_summary import field_summaries
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.operations.action import PlanContext
-from icecore.engine.spec.content_file import ManifestContent
+from icecore.engine.spec.content_file import FieldSummary, ManifestContent
 from icecore.engine.spec.snapshot import Operation
+
+_COUNTS = [f"{status}_{what}_count" for what in ("files", "rows") for status in ("added", "existing", "deleted")]
 
 
 @frozen
@@ -69,20 +69,24 @@ def _clean(at: PlanContext, group: list[ListedManifest]) -> bool:
 
 
 def _is_told_right(at: PlanContext, listed: ListedManifest) -> bool:
-    """Whether a list says of a manifest what its live entries come to, by which readers leave it out."""
-    said, entries = listed.manifest, at.repository.lists.live_entries(at.state, listed)
-    spec = at.state.metadata.spec_by_id(said.partition_spec_id)
-    files, rows = said.existing_files_count, said.existing_rows_count
-    if (entries.num_rows, pc.sum(entries["record_count"]).as_py() or 0) != (
-        (files or 0) + (said.added_files_count or 0),
-        (rows or 0) + (said.added_rows_count or 0),
-    ):
-        return False
-    if spec.has_unknown_transform or said.partitions is None:
+    """Whether a list says of a manifest what its entries come to, by which readers leave it out.
+
+    What has a transform that is not known can't be written again, and is taken as it is.
+    """
+    said = listed.manifest
+    if at.state.metadata.spec_by_id(said.partition_spec_id).has_unknown_transform:
         return True
-    found = field_summaries(entries["partition"], spec, at.state.metadata.all_fields)
-    told = [[(s.contains_null, s.lower_bound, s.upper_bound) for s in each] for each in (said.partitions, found)]
-    return told[0] == told[1]
+    found = at.repository.lists.counted(at.state, listed)
+    if any(getattr(said, name) != getattr(found, name) for name in _COUNTS):
+        return False
+    if said.partitions is None or found.partitions is None:
+        return True
+    return len(said.partitions) == len(found.partitions) and all(map(_says, said.partitions, found.partitions))
+
+
+def _says(said: FieldSummary, found: FieldSummary) -> bool:
+    # Older writers don't tell of NaNs.
+    return said == found or (said.contains_nan is None and said == evolve(found, contains_nan=None))
 
 
 def _clustering(at: PlanContext, spec_id: int, group: list[ListedManifest]) -> Clustering:

@@ -63,11 +63,12 @@ class ManifestLists:
     def complete_list(self, state: TableState, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
         """The manifests of a snapshot with all counts, which v1 writers could leave out and new lists need (L1)."""
         return tuple(
-            evolve(m, manifest=self._counted(state, m)) if m.is_foreign and not is_counted(m.manifest) else m
+            evolve(m, manifest=self.counted(state, m)) if m.is_foreign and not is_counted(m.manifest) else m
             for m in self.list_manifests(state, snapshot)
         )
 
-    def _counted(self, state: TableState, listed: ListedManifest) -> ManifestFile:
+    def counted(self, state: TableState, listed: ListedManifest) -> ManifestFile:
+        """The record of a manifest with the counts and the partitions that its entries come to."""
         from icecore.engine.commit.manifest_summary import summarize
 
         manifest = listed.manifest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shutil
 import struct
 import uuid
@@ -276,6 +277,36 @@ def test_what_is_said_to_mend_a_list_does(
         last = catalog.position
         table.rewrite_manifests()
         assert catalog.position == last, "it is clean"
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("change", [{"contains_nan": False}, {"added_files_count": 0, "existing_files_count": 2}])
+def test_a_single_manifest_is_rewritten_for_all_that_audits_tell_of_it(
+    catalog: icecore.Catalog, tmp_path: Path, change: dict[str, int], version: int
+) -> None:
+    """NaNs that a list hid, whose rows are there again, and statuses whose counts are wrong but not their sum."""
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        schema = pa.schema([("id", pa.int64()), ("x", pa.float64())])
+        table = theirs.create_table("ns.t", schema, partition_spec=["x"], format_version=version)
+        table.append([{"id": 1, "x": 1.0}, {"id": 2, "x": math.nan}])
+        edit(
+            list_of(table),
+            lambda rows: (rows[0]["partitions"][0] if "contains_nan" in change else rows[0]).update(change),
+        )
+        table = register(catalog, table, "t")
+    fields = ("id", "_row_id", "_last_updated_sequence_number") if version == 3 else ("id",)
+    read = table.scan(selected_fields=fields).to_arrow().sort_by("id")
+    rules = ["manifest-counts", "manifest-summaries", "sequence-numbers"]
+    assert catalog.audit(rules=rules).findings
+    table.rewrite_manifests()
+    table.maintenance.expire_snapshots().older_than(2**53).commit()
+    assert catalog.audit(rules=rules).findings == ()
+    assert table.scan("isnan(x)").count() == 1
+    assert table.scan(selected_fields=fields).to_arrow().sort_by("id") == read
+    last = catalog.position
+    table.rewrite_manifests()
+    assert catalog.position == last, "it is clean"
 
 
 def test_what_is_said_to_mend_bounds_does(catalog: icecore.Catalog, tmp_path: Path) -> None:
