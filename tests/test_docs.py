@@ -132,12 +132,11 @@ def _run_console(page: Path, text: str) -> None:
     """Runs commands one after another; `export` holds for those below it."""
     for step in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, _, expected = step.partition("\n")
-        if command.startswith("export "):
-            name, _, value = command.removeprefix("export ").partition("=")
-            os.environ[name] = value
+        words = shlex.split(command)
+        if words[0] == "export":
+            os.environ.update(dict(word.split("=", 1) for word in words[1:]))
             continue
         # The first page's commands are run as a reader runs them; those of the others without a process for each.
-        words = shlex.split(command)
         found = _call(words[1:]) if words[0] == "icecore" and page != README else _shell(command)
         matches = doctest.OutputChecker().check_output(expected, found, OPTIONS)
         assert matches, f"$ {command}\n--- {page.name}\n{expected}--- found\n{found}"
