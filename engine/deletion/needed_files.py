@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow.compute as pc
 from attrs import evolve
@@ -20,6 +21,7 @@ from icecore.engine.foreign.register import parse_metadata_file
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState, folders_of, is_file_system
 from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.carried_entries import live_entries
 from icecore.projections.files.metadata_cleanup import DELETED, FORGOTTEN
@@ -51,6 +53,7 @@ class Marking:
         self._candidates = candidates
         self._metadata_files = list(metadata_files)
         self._seen: set[tuple[str, str]] = set()
+        self._reached = set[tuple[Any, ...]]()
         self._position = position
 
     def mark_all(self, *, own: bool = True) -> None:
@@ -63,6 +66,7 @@ class Marking:
         self._keep_warehouse()
         if own:
             self._mark(self._stream)
+            self._reached.update(map(_key, self._repository.state(self._stream).metadata.snapshots))
         self._mark_neighbours()
         self._keep_of_others()
 
@@ -199,9 +203,17 @@ class Marking:
                 self._keep_reached(state, location, storage)
 
     def _keep_reached(self, state: TableState, location: str, storage: Storage) -> None:
+        """Keeps what a metadata file leads to. Most of its snapshots are those of others, as of its next version."""
         metadata = parse_metadata_file(storage.read_bytes(location), location)
-        foreign = evolve(state, stream=f"{state.stream}@{location}", metadata=metadata, metadata_location=location)
-        for needed in needed_files(self._repository, foreign, self._seen):
+        foreign = evolve(state, stream=f"{state.stream}@", metadata=metadata, metadata_location=location)
+        there = []
+        for snapshot in metadata.snapshots:
+            if _key(snapshot) not in self._reached:
+                self._reached.add(_key(snapshot))
+                with contextlib.suppress(IcecoreError):
+                    self._repository.list_manifests(foreign, snapshot)
+                    there.append(snapshot)
+        for needed in needed_files(self._repository, foreign, self._seen, there):
             self._candidates.keep(needed)
 
     def _check_unadopted(self, state: TableState) -> None:
@@ -214,3 +226,8 @@ class Marking:
                     f"{name_text(state.identifier)}: another engine wrote {made}, which is not in the log, so what it "
                     f"needs is not known"
                 )
+
+
+def _key(snapshot: Snapshot) -> tuple[Any, ...]:
+    """What tells a snapshot, as an id may be given out again by a writer that never heard of the first."""
+    return snapshot.snapshot_id, snapshot.manifest_list, snapshot.manifests

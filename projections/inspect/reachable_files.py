@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import evolve
 
@@ -63,20 +63,23 @@ def _sized(repository: Repository, file: DeletedFile) -> DeletedFile:
     return file if row is None else evolve(file, size_in_bytes=row["length"])
 
 
-def needed_files(repository: Repository, state: TableState, seen: set[tuple[str, str]]) -> Iterator[str]:
+def needed_files(
+    repository: Repository, state: TableState, seen: set[tuple[str, str]], snapshots: Sequence[Snapshot] | None = None
+) -> Iterator[str]:
     """All files that a state names or leads to: metadata, statistics, lists, manifests, and the files in these.
 
-    Manifests of `seen`, by stream and path, are not opened again; those that are opened join it. Raises IcecoreError
-    where what the state needs can't be found out.
+    Of `snapshots` alone, where they are given. Manifests of `seen`, by stream and path, are not opened again; those
+    that are opened join it. Raises IcecoreError where what the state needs can't be found out.
     """
     metadata = state.metadata
+    chosen = metadata.snapshots if snapshots is None else snapshots
     if state.metadata_location is not None:
         yield state.metadata_location
     yield from (entry.metadata_file for entry in metadata.metadata_log)
     yield from (f.statistics_path for f in metadata.statistics)
     yield from (f.statistics_path for f in metadata.partition_statistics)
-    yield from (s.manifest_list for s in metadata.snapshots if s.manifest_list is not None)
-    manifests = _manifests(repository, state, metadata.snapshots)
+    yield from (s.manifest_list for s in chosen if s.manifest_list is not None)
+    manifests = _manifests(repository, state, chosen)
     yield from manifests
     yield from _sources(repository, state, manifests.values())
     unseen = {path: listed for path, listed in manifests.items() if (state.stream, path) not in seen}

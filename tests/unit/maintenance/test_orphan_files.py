@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from icecore.engine.deletion.deletion_candidates import Candidates, PrefixMismat
 from icecore.engine.deletion.needed_files import Marking
 from icecore.engine.deletion.orphan_files import OrphanFiles
 from icecore.engine.errors import CommitConflictError, ValidationError
+from icecore.engine.formats import manifest_list_avro
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.listing import LocationIndex
 
@@ -356,6 +358,26 @@ def test_a_registered_table(catalog: icecore.Catalog, tmp_path: Path) -> None:
         assert ids_of(table) == [2, 3] and ids_of(origin) == [1, 2, 4]
         assert ids_of(table, snapshot_id=table.snapshots()[1].snapshot_id) == [1, 2]
         assert first.verify().ok and catalog.verify().ok
+
+
+def test_each_list_is_read_once_however_many_metadata_files_name_it(
+    catalog: icecore.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a thousand commits, each with a metadata file that names all before it, a search would not end."""
+    with icecore.open(tmp_path / "first") as first:
+        first.create_namespace("ns")
+        origin = make_table(first, properties={"write.metadata.previous-versions-max": "1"})
+        for i in range(5):
+            origin.append(rows(i))
+        table = catalog.register_table("ns.r", origin.metadata_location or "")
+        for i in range(5, 9):
+            origin.append(rows(i))
+        age_all(local(origin.location()))
+        of_file = Mock(wraps=manifest_list_avro.read_manifest_list)
+        monkeypatch.setattr(manifest_list_avro, "read_manifest_list", of_file)
+        assert remove(table) == set()
+        assert of_file.call_count == len(origin.snapshots()) == 9
+        assert ids_of(origin) == list(range(9))
 
 
 def test_mismatched_prefixes(catalog: icecore.Catalog) -> None:
