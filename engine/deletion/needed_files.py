@@ -229,5 +229,5 @@ class Marking:
 
 
 def _key(snapshot: Snapshot) -> tuple[Any, ...]:
-    """What tells a snapshot, as an id may be given out again by a writer that never heard of the first."""
+    """The identity of a snapshot: an id may be given out again, by a writer that never heard of the first."""
     return snapshot.snapshot_id, snapshot.manifest_list, snapshot.manifests

@@ -113,7 +113,7 @@ def remove_orphan_files(
     if not dry_run:
         delete_files.finish_due(repository, stream)
         if (done := repository.already(provenance)) is not None:
-            return _answer(repository, done)
+            return _answer(repository, stream, done)
     state = repository.live_state(stream)
     check_gc(state.metadata)
     storage = repository.storage_of(state)
@@ -126,7 +126,7 @@ def remove_orphan_files(
     with repository.store.write() as transaction:
         if not dry_run and (done := repository.already(provenance)) is not None:
             # Another call with the same key made it meanwhile.
-            return _answer(repository, done)
+            return _answer(repository, stream, done)
         marking.mark_new()
         if not all(candidates.has(f.location) for f in planned.files):
             planned = Deletion.of(planned.operation, [f for f in planned.files if candidates.has(f.location)])
@@ -172,9 +172,9 @@ def _result(files: Sequence[DeletedFile], deleted: tuple[str, ...], passed_over:
     return OrphanFiles(locations, deleted, sum(f.size_in_bytes or 0 for f in files), passed_over)
 
 
-def _answer(repository: Repository, event: Event) -> OrphanFiles:
-    """The result of the earlier call with the idempotency key. Raises ReusedKeyError for another kind of call."""
-    if event.kind != TABLE_FILES_DELETED:
+def _answer(repository: Repository, stream: str, event: Event) -> OrphanFiles:
+    """The result of the earlier call with the idempotency key. Raises ReusedKeyError where it was for another table."""
+    if (event.kind, event.stream) != (TABLE_FILES_DELETED, stream):
         raise reused_key(event, repository.models.identifier_of(event.stream))
     files = deleted_files(repository.store, event)
     return _result(files, tuple(f.location for f in files), ())

@@ -72,7 +72,7 @@ def purge_dropped(
     repository.check_writable()
     repository.foreign.adopt_all_if_changed()
     if not dry_run and (done := repository.already(provenance)) is not None:
-        return purged_by(repository, done)
+        return purged_by(repository, identifier, done)
     drop = drop_to_purge(repository, identifier, position)
     if not dry_run:
         delete_files.finish_due(repository, drop.stream)
@@ -90,12 +90,12 @@ def purge_dropped(
         # Another call with the same key may have made it meanwhile.
         done = repository.already(provenance)
         event = plan.append(repository, transaction, going, check, provenance) if done is None else None
-    return plan.finish(event, planner) if done is None else purged_by(repository, done)
+    return plan.finish(event, planner) if done is None else purged_by(repository, identifier, done)
 
 
-def purged_by(repository: Repository, event: Event) -> Purged:
-    """The result of the earlier call that made the event. Raises ReusedKeyError where it is no purge."""
-    if event.kind != ev.TABLE_PURGED:
+def purged_by(repository: Repository, identifier: Identifier, event: Event) -> Purged:
+    """The result of the earlier call that made the event. Raises ReusedKeyError where it is no purge of the name."""
+    if event.kind != ev.TABLE_PURGED or repository.state(event.stream).identifier != identifier:
         raise reused_key(event, repository.models.identifier_of(event.stream))
     delete_files.finish_due(repository, event.stream)
     files = deleted_files(repository.store, event)

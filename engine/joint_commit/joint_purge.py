@@ -49,7 +49,7 @@ def _answer(repository: Repository, identifier: Identifier, event: Event) -> Pur
     purges = [e for e in repository.store.transaction_events(event.transaction_id) if e.kind == ev.TABLE_PURGED]
     if read_name_event(event.kind, event.payload) != Dropped(identifier) or not purges:
         raise reused_key(event)
-    return purged_by(repository, purges[0])
+    return purged_by(repository, identifier, purges[0])
 
 
 @define

@@ -3,7 +3,7 @@
 -- finds: A manifest whose list counts other files or rows than it has: readers that go by the counts leave it out.
 -- mend: table.rewrite_manifests() writes those of data files and their counts anew, and after it
 --   table.rewrite_data_files(options={"rewrite-all": "true", "remove-dangling-deletes": "true"}) leaves out those of
---   delete files. They are found until the snapshots before it expire.
+--   delete files. They are found until older snapshots expire.
 WITH counted AS (
     SELECT
         namespace, name, table_uuid, manifest_path,

@@ -21,7 +21,7 @@ from icecore.engine.deletion import orphan_files
 from icecore.engine.deletion.deletion_candidates import Candidates, PrefixMismatchMode
 from icecore.engine.deletion.needed_files import Marking
 from icecore.engine.deletion.orphan_files import OrphanFiles
-from icecore.engine.errors import CommitConflictError, ValidationError
+from icecore.engine.errors import CommitConflictError, ReusedKeyError, ValidationError
 from icecore.engine.formats import manifest_list_avro
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.listing import LocationIndex
@@ -319,6 +319,17 @@ def test_a_call_with_a_key_that_another_made_meanwhile_is_told(
 
     monkeypatch.setattr(Marking, "mark_all", mark_all)
     assert [table.maintenance.remove_orphan_files(idempotency_key="k")] == told
+
+
+def test_a_key_is_of_the_search_of_one_table(catalog: icecore.Catalog) -> None:
+    table, other = make_table(catalog), make_table(catalog, "other")
+    for one in (table, other):
+        put(local(one.location()) / "data/stray.parquet")
+    found = table.maintenance.remove_orphan_files(idempotency_key="k")
+    assert table.maintenance.remove_orphan_files(idempotency_key="k") == found
+    with pytest.raises(ReusedKeyError, match="of ns.t at position"):
+        other.maintenance.remove_orphan_files(idempotency_key="k")
+    assert len(other.maintenance.remove_orphan_files().deleted_files) == 1
 
 
 def test_a_file_written_again_meanwhile_stays(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,10 @@ def test_a_key_purges_once(catalog: icecore.Catalog) -> None:
     table.append(rows(1), idempotency_key="append")
     with pytest.raises(ReusedKeyError, match=r"table\.committed of ns\.other at position"):
         catalog.purge_table("ns.t", idempotency_key="append")
+    catalog.drop_table("ns.other")
+    with pytest.raises(ReusedKeyError, match="was used for the table.purged of"):
+        catalog.purge_table("ns.other", idempotency_key="once")
+    assert ids_of(catalog.undrop_table("ns.other")) == [1]
 
 
 @pytest.mark.parametrize(("where", "name"), [(joint_purge, "finish_due"), (EventStore, "write_with")])
