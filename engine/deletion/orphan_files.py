@@ -111,9 +111,9 @@ def remove_orphan_files(
     read; no file was deleted then.
     """
     if not dry_run:
-        delete_files.finish_due(repository, stream)
         if (done := repository.already(provenance)) is not None:
             return _answer(repository, stream, done)
+        delete_files.finish_due(repository, stream)
     state = repository.live_state(stream)
     check_gc(state.metadata)
     storage = repository.storage_of(state)
@@ -124,17 +124,18 @@ def remove_orphan_files(
     planned = _deletion([f for f in old if is_table_file(f.location) and is_ours(f.location)])
     event = None
     with repository.store.write() as transaction:
-        if not dry_run and (done := repository.already(provenance)) is not None:
-            # Another call with the same key made it meanwhile.
-            return _answer(repository, stream, done)
+        # Another call with the same key may have made it meanwhile.
+        done = None if dry_run else repository.already(provenance)
         marking.mark_new()
         if not all(candidates.has(f.location) for f in planned.files):
             planned = Deletion.of(planned.operation, [f for f in planned.files if candidates.has(f.location)])
-        if planned.files and not dry_run:
+        if planned.files and not dry_run and done is None:
             before = repository.live_state(stream)
             event, after = planned.append(repository, transaction, before, provenance)
             made = event
             transaction.at_end.append(lambda: repository.files.publish(after, made, before))
+    if done is not None:
+        return _answer(repository, stream, done)
     if event is not None:
         repository.files.follow(repository.state(stream))
     deleted = () if event is None else delete_files.finish(repository, event)
@@ -173,9 +174,10 @@ def _result(files: Sequence[DeletedFile], deleted: tuple[str, ...], passed_over:
 
 
 def _answer(repository: Repository, stream: str, event: Event) -> OrphanFiles:
-    """The result of the earlier call with the idempotency key. Raises ReusedKeyError where it was for another table."""
+    """The result of the earlier call with the key, all done. Raises ReusedKeyError where it was for another table."""
     if (event.kind, event.stream) != (TABLE_FILES_DELETED, stream):
         raise reused_key(event, repository.models.identifier_of(event.stream))
+    delete_files.finish_due(repository, stream)
     files = deleted_files(repository.store, event)
     return _result(files, tuple(f.location for f in files), ())
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from core_tables import SCHEMA, age, ids_of, local, make_table, peer_ids, put, repository_of, rows, store_of
+from test_deletion_events import Killed, die_at
 
 import icecore
 from icecore.engine.common.location import LocationMapping
@@ -303,22 +304,35 @@ def test_a_commit_meanwhile_keeps_its_files(
     assert ids_of(table.refresh()) == [7] and ids_of(peer.load_table("ns.other")) == [7]
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
 def test_a_call_with_a_key_that_another_made_meanwhile_is_told(
-    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
+    catalog: icecore.Catalog,
+    open_again: Callable[[], icecore.Catalog],
+    monkeypatch: pytest.MonkeyPatch,
+    is_killed: bool,
 ) -> None:
+    """Where the other was killed in the middle, what is left of it is done too."""
     table = make_table(catalog)
     table.append(rows(1))
-    put(local(table.location()) / "data/stray.parquet")
-    marking, told = Marking.mark_all, list[OrphanFiles]()
+    stray = put(local(table.location()) / "data/stray.parquet")
+    marking, delete = Marking.mark_all, Storage.delete
 
     def mark_all(self: Marking) -> None:
         marking(self)
         monkeypatch.setattr(Marking, "mark_all", marking)
         peer = open_again().load_table("ns.t")
-        told.append(peer.maintenance.remove_orphan_files(idempotency_key="k"))
+        if is_killed:
+            die_at(monkeypatch, 0)
+            with pytest.raises(Killed):
+                peer.maintenance.remove_orphan_files(idempotency_key="k")
+            monkeypatch.setattr(Storage, "delete", delete)
+        else:
+            peer.maintenance.remove_orphan_files(idempotency_key="k")
+        assert stray.exists() is is_killed
 
     monkeypatch.setattr(Marking, "mark_all", mark_all)
-    assert [table.maintenance.remove_orphan_files(idempotency_key="k")] == told
+    found = table.maintenance.remove_orphan_files(idempotency_key="k")
+    assert [local(f) for f in found.deleted_files] == [stray] and not stray.exists()
 
 
 def test_a_key_is_of_the_search_of_one_table(catalog: icecore.Catalog) -> None:
