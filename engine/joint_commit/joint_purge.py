@@ -31,6 +31,19 @@ def drop_and_purge(
     repository.check_writable()
     if not dry_run and (done := repository.already(provenance)) is not None:
         return _answer(repository, identifier, done)
+    try:
+        return _drop_and_purge(desk, planner, identifier, provenance, dry_run=dry_run)
+    except NoSuchTableError:
+        # Another call with the same key may have dropped it meanwhile.
+        if dry_run or (done := repository.already(provenance)) is None:
+            raise
+        return _answer(repository, identifier, done)
+
+
+def _drop_and_purge(
+    desk: CommitTargets, planner: Planner, identifier: Identifier, provenance: Provenance, *, dry_run: bool
+) -> Purged | CatalogDryRun:
+    repository = desk.repository
     repository.foreign.adopt_name(identifier)
     stream = repository.models.table_stream(identifier)
     part = _DroppedAndPurged(identifier, stream, planner)

@@ -15,6 +15,7 @@ import icecore
 from icecore.engine.deletion.delete_files import Deletion
 from icecore.engine.deletion.purge_table import Purged, PurgePlan
 from icecore.engine.errors import MovedWarehouseWarning, NoSuchTableError, ReusedKeyError, ValidationError
+from icecore.engine.foreign.adopter import Adopter
 from icecore.engine.joint_commit import joint_purge
 from icecore.engine.log.store import EventStore
 
@@ -131,12 +132,20 @@ def test_a_key_purges_once(catalog: icecore.Catalog) -> None:
     with pytest.raises(ReusedKeyError, match=r"table\.committed of ns\.other at position"):
         catalog.purge_table("ns.t", idempotency_key="append")
     catalog.drop_table("ns.other")
-    with pytest.raises(ReusedKeyError, match="was used for the table.purged of"):
+    with pytest.raises(ReusedKeyError, match=r"was used for the table\.purged of"):
         catalog.purge_table("ns.other", idempotency_key="once")
     assert ids_of(catalog.undrop_table("ns.other")) == [1]
 
 
-@pytest.mark.parametrize(("where", "name"), [(joint_purge, "finish_due"), (EventStore, "write_with")])
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        (Adopter, "adopt_name"),
+        (joint_purge, "finish_due"),
+        (Adopter, "adopt_all_if_changed"),
+        (EventStore, "write_with"),
+    ],
+)
 def test_a_drop_that_another_made_meanwhile_under_its_key_is_told(
     catalog: icecore.Catalog,
     open_again: Callable[[], icecore.Catalog],
@@ -144,7 +153,7 @@ def test_a_drop_that_another_made_meanwhile_under_its_key_is_told(
     where: Any,
     name: str,
 ) -> None:
-    """Before it was planned, and while it waited for the write lock."""
+    """Before its name was looked up, before it was planned, and while it waited for the write lock."""
     make_table(catalog).append(rows(1))
     step, told = getattr(where, name), list[Any]()
 
