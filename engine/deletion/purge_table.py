@@ -122,8 +122,11 @@ class PurgePlan:
         found = files_of_table(repository, state)
         storage = repository.storage_of(state)
         candidates = Candidates((f.location for f in found.files), LocationIndex(storage))
-        unknown = {f.location for f in found.files if f.location.endswith(METADATA_ENDINGS)} - found.named
-        marking = Marking(repository, state.stream, candidates, sorted(unknown))
+        # A path with no scheme may have been named.
+        known = {storage.key(location) for location in found.named if location.endswith(METADATA_ENDINGS)}
+        metadata = {f.location for f in found.files if f.location.endswith(METADATA_ENDINGS)}
+        unknown = sorted(location for location in metadata if storage.key(location) not in known)
+        marking = Marking(repository, state.stream, candidates, unknown)
         marking.mark_all(own=False)
         return cls(repository, state.stream, candidates, marking, found.files, found.left, ours(repository, storage))
 

@@ -51,6 +51,19 @@ def test_nothing_is_left_of_a_purged_table(catalog: icecore.Catalog, version: in
     assert catalog.verify().problems == () and due(catalog) == []
 
 
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_metadata_files_are_the_tables_own_however_their_folder_is_written(
+    catalog: icecore.Catalog, scheme: str
+) -> None:
+    """What leads to its files is no metadata file of another catalog's then, for which they would stay."""
+    table = make_table(catalog)
+    table.set_properties({"write.metadata.path": f"{scheme}{catalog.path}/elsewhere"})
+    table.append(rows(1))
+    found = catalog.drop_table("ns.t", purge=True)
+    assert isinstance(found, Purged) and found.kept_files == found.left_files == ()
+    assert not (catalog.path / "elsewhere").exists() and not local(table.location()).exists()
+
+
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_a_hint_that_comes_late_and_checksums_go_too(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, is_shared: bool
