@@ -26,10 +26,11 @@ from icecore.engine.deletion.needed_files import Marking
 from icecore.engine.errors import CorruptLogError, IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.foreign.table_folder import METADATA_ENDINGS
 from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile, deletion_payload, encode_files
 from icecore.engine.log.deletion_content import deleted_files, note_removed_orphans
 from icecore.engine.log.store import MODELS, WriteTransaction
-from icecore.engine.metadata.fold import TableState, fold, folders_of
+from icecore.engine.metadata.fold import TableState, fold, folders_of, metadata_folder
 from icecore.engine.properties.data_locations import data_folder
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.required_message import check_message
@@ -210,11 +211,15 @@ class _Turns:
     def _remove_folders(self, state: TableState) -> None:
         """Removes empty folders: the names of partitions tell of a table's rows.
 
-        So is a version hint that came after the files were found, and is alone in its folder.
+        So is a version hint that is alone in its folder: one that came after the files were found, and one that stayed
+        where the table's metadata files were before.
         """
-        storage = self.repository.storage_of(state)
-        if self._is_ours is not None and self._is_ours(f"{state.metadata.location}/{VERSION_HINT}"):
-            drop_lone_hint(state, storage)
+        storage, metadata = self.repository.storage_of(state), state.metadata
+        folders = {f.location.rpartition("/")[0] for f in self._files if f.location.endswith(METADATA_ENDINGS)}
+        for folder in folders | {metadata_folder(metadata.location, metadata.properties)}:
+            if self._is_ours is not None and self._is_ours(f"{folder}/{VERSION_HINT}"):
+                drop_lone_hint(folder, storage)
+                storage.remove_empty_folders(folder)
         for folder in folders_of(state):
             storage.remove_empty_folders(folder)
 

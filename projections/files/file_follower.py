@@ -26,7 +26,7 @@ from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.log.lock.standing import Standing
 from icecore.engine.log.store import MODELS, EventStore
-from icecore.engine.metadata.fold import TableState, folders_of, is_file_system
+from icecore.engine.metadata.fold import TableState, folders_of, is_file_system, metadata_folder
 from icecore.engine.replay.kinds import TableStates
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.materialize import Materializer
@@ -258,7 +258,7 @@ class FileFollower:
         if (now := self.states.state(stream)).purged_at is not None:
             # Meanwhile, by who found no hint in its folder.
             storage = self.storage_of(now)
-            drop_lone_hint(now, storage)
+            drop_lone_hint(metadata_folder(now.metadata.location, now.metadata.properties), storage)
             for folder in folders_of(now):
                 storage.remove_empty_folders(folder)
 

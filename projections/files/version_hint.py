@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from icecore.engine.errors import MissingFileError
-from icecore.engine.metadata.fold import TableState, is_file_system, metadata_folder, version_names
+from icecore.engine.metadata.fold import TableState, is_file_system, version_names
 from icecore.engine.storage.file_io import Storage
 
 VERSION_HINT = "version-hint.text"
@@ -54,9 +54,9 @@ def _is_hinted_above(folder: str, version: int, storage: Storage) -> bool:
     return any(storage.exists(f"{folder}/{name}") for name in version_names(hinted))
 
 
-def drop_lone_hint(state: TableState, storage: Storage) -> None:
-    """Deletes the version hint of a purged table, which came late, where it is alone. Raises StorageError."""
-    hint = f"{metadata_folder(state.metadata.location, state.metadata.properties)}/{VERSION_HINT}"
+def drop_lone_hint(folder: str, storage: Storage) -> None:
+    """Deletes the version hint in a metadata folder of a purged table, where it is alone. Raises StorageError."""
+    hint = f"{folder}/{VERSION_HINT}"
     path = storage.local_path(hint)
-    if path is not None and set(storage.list(hint.rpartition("/")[0])) <= {VERSION_HINT, f".{VERSION_HINT}.crc"}:
+    if path is not None and set(storage.list(folder)) <= {VERSION_HINT, f".{VERSION_HINT}.crc"}:
         storage.delete(hint)

@@ -87,6 +87,23 @@ def test_a_hint_that_comes_late_and_checksums_go_too(
     assert sorted(p.name for p in folder.rglob("*") if p.is_file() and p.name != ".version-hint.text.crc") == left
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_no_hint_is_left_where_the_metadata_files_were_before(catalog: icecore.Catalog, is_shared: bool) -> None:
+    """But where another's metadata file is beside it."""
+    table = make_table(catalog)
+    first = local(table.location()) / "metadata"
+    table.set_properties({"write.metadata.path": f"file://{catalog.path}/second"})
+    with table.transaction() as change:
+        change.update_location(f"file://{catalog.path}/third").remove_properties("write.metadata.path")
+    assert all((folder / "version-hint.text").exists() for folder in (first, catalog.path / "second"))
+    if is_shared:
+        (catalog.path / "second" / "v5.metadata.json").write_text("{}")
+    catalog.drop_table("ns.t", purge=True)
+    assert not first.exists() and not (catalog.path / "third").exists()
+    left = sorted(p.name for p in (catalog.path / "second").glob("*"))
+    assert left == (["v5.metadata.json", "version-hint.text"] if is_shared else [])
+
+
 def test_a_purged_table_can_not_come_back(catalog: icecore.Catalog, tmp_path: Path) -> None:
     """Undrop and reverts are refused by name; no rebuild, import or next table of that name brings a file back."""
     folder = dropped(catalog)
