@@ -27,7 +27,7 @@ from icecore.projections.entries.carried_entries import live_entries
 from icecore.projections.files.metadata_cleanup import DELETED, FORGOTTEN
 from icecore.projections.files.version_files import version_after
 from icecore.projections.files.version_hint import VERSION_HINT
-from icecore.projections.inspect.reachable_files import needed_files
+from icecore.projections.inspect.reachable_files import files_beside_snapshots, files_of_snapshots, needed_files
 
 # After these a table needs what it needed before.
 _NEED_NOTHING_NEW = (*ev.ABOUT_FILES, ev.TABLE_RENAMED, ev.TABLE_DROPPED, ev.TABLE_PURGED)
@@ -206,15 +206,15 @@ class Marking:
         """Keeps what a metadata file leads to. Most of its snapshots are those of others, as of its next version."""
         metadata = parse_metadata_file(storage.read_bytes(location), location)
         foreign = evolve(state, stream=f"{state.stream}@", metadata=metadata, metadata_location=location)
-        there = []
+        for named in files_beside_snapshots(foreign):
+            self._candidates.keep(named)
         for snapshot in metadata.snapshots:
             if _key(snapshot) not in self._reached:
                 self._reached.add(_key(snapshot))
+                # One that is expired by half keeps no other from being read, which no later file may name again.
                 with contextlib.suppress(IcecoreError):
-                    self._repository.list_manifests(foreign, snapshot)
-                    there.append(snapshot)
-        for needed in needed_files(self._repository, foreign, self._seen, there):
-            self._candidates.keep(needed)
+                    for needed in files_of_snapshots(self._repository, foreign, [snapshot], self._seen):
+                        self._candidates.keep(needed)
 
     def _check_unadopted(self, state: TableState) -> None:
         """Raises CommitConflictError where another engine's commit is not in the log: what it needs is not known."""

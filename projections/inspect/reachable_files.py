@@ -63,23 +63,32 @@ def _sized(repository: Repository, file: DeletedFile) -> DeletedFile:
     return file if row is None else evolve(file, size_in_bytes=row["length"])
 
 
-def needed_files(
-    repository: Repository, state: TableState, seen: set[tuple[str, str]], snapshots: Sequence[Snapshot] | None = None
-) -> Iterator[str]:
+def needed_files(repository: Repository, state: TableState, seen: set[tuple[str, str]]) -> Iterator[str]:
     """All files that a state names or leads to: metadata, statistics, lists, manifests, and the files in these.
 
-    Of `snapshots` alone, where they are given. Manifests of `seen`, by stream and path, are not opened again; those
-    that are opened join it. Raises IcecoreError where what the state needs can't be found out.
+    Manifests of `seen`, by stream and path, are not opened again; those that are opened join it. Raises IcecoreError
+    where what the state needs can't be found out.
     """
+    yield from files_beside_snapshots(state)
+    yield from files_of_snapshots(repository, state, state.metadata.snapshots, seen)
+
+
+def files_beside_snapshots(state: TableState) -> Iterator[str]:
+    """The files that a state names beside its snapshots: metadata and statistics."""
     metadata = state.metadata
-    chosen = metadata.snapshots if snapshots is None else snapshots
     if state.metadata_location is not None:
         yield state.metadata_location
     yield from (entry.metadata_file for entry in metadata.metadata_log)
     yield from (f.statistics_path for f in metadata.statistics)
     yield from (f.statistics_path for f in metadata.partition_statistics)
-    yield from (s.manifest_list for s in chosen if s.manifest_list is not None)
-    manifests = _manifests(repository, state, chosen)
+
+
+def files_of_snapshots(
+    repository: Repository, state: TableState, snapshots: Sequence[Snapshot], seen: set[tuple[str, str]]
+) -> Iterator[str]:
+    """The lists, the manifests and the files in these of some snapshots of a state. `seen` and errors as above."""
+    yield from (s.manifest_list for s in snapshots if s.manifest_list is not None)
+    manifests = _manifests(repository, state, snapshots)
     yield from manifests
     yield from _sources(repository, state, manifests.values())
     unseen = {path: listed for path, listed in manifests.items() if (state.stream, path) not in seen}

@@ -177,6 +177,29 @@ def test_a_table_of_another_catalog_in_this_folder_is_left_alone(catalog: icecor
         assert other.verify().ok
 
 
+def test_what_another_catalog_expired_by_half_hides_none_of_its_other_files(
+    catalog: icecore.Catalog, tmp_path: Path
+) -> None:
+    """The list of a snapshot may be there although a manifest that it names is gone, as after a crash."""
+    outer = make_table(catalog)
+    with icecore.open(tmp_path / "other") as other:
+        other.create_namespace("ns")
+        same = make_table(other, "same", location=outer.location())
+        same.append(rows(1))
+        list_of_first = local(same.snapshots()[0].manifest_list or "")
+        first = list_of_first.read_bytes()
+        same.overwrite(rows(2))
+        same.append(rows(3))
+        same.maintenance.expire_snapshots().older_than(int(time.time() * 1000) + 1000).commit()
+        list_of_first.write_bytes(first)
+        # The one with all snapshots and the last one: earlier ones would have told of the first by itself.
+        for entry in same.metadata.metadata_log[:-1]:
+            local(entry.metadata_file).unlink()
+        age_all(local(outer.location()))
+        assert remove(outer) == set()
+        assert ids_of(same) == [2, 3]
+
+
 def test_files_that_another_table_took_in_are_kept(catalog: icecore.Catalog) -> None:
     one, other = make_table(catalog), make_table(catalog, "other")
     path = put(local(one.location()) / "data/shared.parquet")
