@@ -149,14 +149,7 @@ def _of_either_form(manifests: list[_Manifest], layout: EntryLayout, left_out: f
     flat = _flatten(layout, left_out - {"value_counts"}) or []
     longer = [evolve(f, avro_type=fixed_lengths.type_as_bytes(layout, f.column, f.avro_type)) for f in flat]
     first = next(avro_blocks.read_blocks(manifests[0].data, manifests[0].header, manifests[0].where), None)
-    if first is None or not fixed_lengths.reads(
-        first,
-        {
-            "type": "record",
-            "name": "r",
-            "fields": [{"name": f"f{i}", "type": f.avro_type} for i, f in enumerate(longer)],
-        },
-    ):
+    if first is None or not fixed_lengths.reads(first, [f.avro_type for f in longer]):
         return _by_layout(manifests, layout, flat)
     with contextlib.suppress(CorruptFileError):
         found = _by_layout(manifests, fixed_lengths.as_bytes(layout), longer)

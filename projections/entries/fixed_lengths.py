@@ -7,7 +7,7 @@ schema such records are shifted by a byte: mostly they can't be read, but some c
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import fastavro
@@ -41,12 +41,14 @@ def type_as_bytes(layout: EntryLayout, column: str | None, stripped: Any) -> Any
     return ["null" if t == "null" else "bytes" for t in stripped] if isinstance(stripped, list) else "bytes"
 
 
-def reads(block: AvroBlock, record: Mapping[str, Any]) -> bool:
-    """Whether the entries of a block use up its bytes as records of that schema.
+def reads(block: AvroBlock, types: Sequence[Any]) -> bool:
+    """Whether the entries of a block use up its bytes as records of fields of these types.
 
     Polars is not asked: it says on the error stream what it can't read, though that is caught.
     """
-    schema, stream = fastavro.parse_schema(dict(record)), io.BytesIO(block.data)
+    fields = [{"name": f"f{i}", "type": t} for i, t in enumerate(types)]
+    schema = fastavro.parse_schema({"type": "record", "name": "r", "fields": fields})
+    stream = io.BytesIO(block.data)
     try:
         for _ in range(block.count):
             fastavro.schemaless_reader(stream, schema, None)
