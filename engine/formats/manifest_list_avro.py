@@ -139,19 +139,36 @@ def read_manifest_list(data: bytes, where: str) -> tuple[ManifestFile, ...]:
     """
     header = avro_blocks.read_header(data, where)
     schema = _reader_schema(header.schema, where)
-    out = []
+    out: list[ManifestFile] = []
     try:
         raw = fastavro.parse_schema(schema)
+        known = _known_manifests(header.metadata["avro.schema"])
         for block in avro_blocks.read_blocks(data, header, where):
-            stream = io.BytesIO(block.data)
-            out += [_manifest(fastavro.schemaless_reader(stream, raw, None), where) for _ in range(block.count)]
-            if stream.tell() != len(block.data):
+            stream, start = io.BytesIO(block.data), 0
+            for _ in range(block.count):
+                row, end = fastavro.schemaless_reader(stream, raw, None), stream.tell()
+                encoded = block.data[start:end]
+                manifest = known.get(encoded)
+                if manifest is None:
+                    manifest = _manifest(row, where)
+                    if len(known) >= _ROWS_KEPT:
+                        known.clear()
+                    known[encoded] = manifest
+                out.append(manifest)
+                start = end
+            if start != len(block.data):
                 raise CorruptFileError(f"{where}: a block of {block.count} manifests has bytes left after them")
     except IcecoreError:
         raise
     except Exception as e:  # whatever a broken file makes the decoder raise
         raise CorruptFileError(f"{where}: a manifest can't be decoded: {type(e).__name__}: {e}") from e
     return tuple(out)
+
+
+@lru_cache(maxsize=4)
+def _known_manifests(schema: bytes) -> dict[bytes, ManifestFile]:
+    """Manifests by their encoded records, which most lists of a table have again: one value for all of them."""
+    return {}
 
 
 @cache

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 ListKey: TypeAlias = tuple[object, ...]
 KEPT_BYTES = 64 * 2**20
-BYTES_A_MANIFEST = 1024
-"""About what the record of a manifest takes. Each commit of a client has a list of all, so not all can be kept."""
+BYTES_A_MANIFEST = 256
+"""About what a place in a list takes: the record itself most lists share. Each commit of a client has a list of all,
+so not all can be kept."""
 
 
 @define

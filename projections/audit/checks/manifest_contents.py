@@ -131,7 +131,7 @@ def _listed(repository: Repository, state: TableState) -> list[ListedManifest]:
 
 
 def _is_told_alike(one: ListedManifest, other: ListedManifest) -> bool:
-    return one.manifest == other.manifest or all(
+    return one.manifest is other.manifest or all(
         getattr(one.manifest, name) == getattr(other.manifest, name) for name in _TOLD
     )
 

@@ -240,6 +240,27 @@ def test_SP1_a_summary_that_does_not_say_whether_there_are_nulls_counts_as_if_th
     )
 
 
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_what_several_lists_say_of_a_manifest_is_one_value(version: int) -> None:
+    row = MANIFEST if version == 3 else evolve(MANIFEST, first_row_id=None)
+    row = row if version > 1 else evolve(row, sequence_number=0, min_sequence_number=0)
+    changed = evolve(row, added_rows_count=99)
+    first = read_manifest_list(write([row, changed], version), "1.avro")
+    later = read_manifest_list(write([changed, row], version, codec="null", snapshot_id=6), "2.avro")
+    assert first == (row, changed) == later[::-1]
+    assert first[0] is later[1] and first[1] is later[0]
+
+
+def test_the_same_bytes_under_another_schema_are_another_value() -> None:
+    added, deleted = {"name": "a", "type": "int", "field-id": 504}, {"name": "a", "type": "int", "field-id": 506}
+    one, other = (
+        read_manifest_list(container(record([PATH, LENGTH, SPEC, count]), [{**ROW, "a": 3}]), "l")
+        for count in (added, deleted)
+    )
+    assert one == (ManifestFile("m", 1, 2, added_files_count=3),)
+    assert other == (ManifestFile("m", 1, 2, deleted_files_count=3),)
+
+
 @pytest.mark.parametrize(
     ("schema", "rows"),
     [
