@@ -127,8 +127,9 @@ def remove_orphan_files(
         # Another call with the same key may have made it meanwhile.
         done = None if dry_run else repository.already(provenance)
         marking.mark_new()
-        if not all(candidates.has(f.location) for f in planned.files):
-            planned = Deletion.of(planned.operation, [f for f in planned.files if candidates.has(f.location)])
+        rest = set(candidates.rest(search.prefix_mismatch_mode))
+        if not all(f.location in rest for f in planned.files):
+            planned = Deletion.of(planned.operation, [f for f in planned.files if f.location in rest])
         if planned.files and not dry_run and done is None:
             before = repository.live_state(stream)
             event, after = planned.append(repository, transaction, before, provenance)

@@ -13,7 +13,9 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from attrs import evolve
 from core_tables import SCHEMA, age, ids_of, local, make_table, peer_ids, put, repository_of, rows, store_of
+from own_manifests import data_file
 from test_deletion_events import Killed, die_at
 
 import icecore
@@ -444,6 +446,22 @@ def test_mismatched_prefixes(catalog: icecore.Catalog) -> None:
         candidates.rest(PrefixMismatchMode.ERROR)
     assert f"file://{stray}" not in candidates.rest(PrefixMismatchMode.IGNORE)
     assert f"file://{stray}" in candidates.rest(PrefixMismatchMode.DELETE)
+
+
+def test_a_commit_meanwhile_under_another_scheme_keeps_the_file(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(catalog)
+    stray = put(local(table.location()) / "data/stray.parquet")
+    named = [data_file(file_path=f"hdfs://node{stray}", spec_id=0, partition=(), lower_bounds={}, value_counts={})]
+    marking = Marking.mark_all
+    monkeypatch.setattr(Marking, "mark_all", lambda self: (marking(self), table.append_files(named))[0])
+    assert remove(table, prefix_mismatch_mode="ignore") == set()
+    other = put(local(table.location()) / "data/other.parquet")
+    named = [evolve(named[0], file_path=f"hdfs://node{other}")]
+    with pytest.raises(ValidationError, match="equal_schemes"):
+        remove(table)
+    assert stray.exists() and other.exists()
 
 
 def test_a_table_at_the_warehouse_itself_keeps_the_log(catalog: icecore.Catalog, warehouse: Path) -> None:
