@@ -21,6 +21,7 @@ from icecore.engine.events.event import Event
 from icecore.engine.formats.deleted_files import DeletedFile, decode_files
 from icecore.engine.log.store import MODELS
 from icecore.engine.repository.repository import Repository
+from icecore.engine.spec.snapshot import StatisticsFile
 from icecore.engine.storage.file_io import Storage
 
 FAR = 2**53
@@ -225,14 +226,16 @@ def test_the_next_such_call_goes_on_too(catalog: icecore.Catalog, monkeypatch: p
     position = catalog.position
     assert table.maintenance.remove_orphan_files().deleted_files == ()
     assert not first.exists() and due(catalog) == [] and catalog.position == position
+    assert delete_files.finish(repository_of(catalog), last_event(catalog)) == (), "another process was faster"
 
 
 def test_what_came_to_be_needed_meanwhile_stays(
     catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another table takes one of the files in, and a user writes another one again, before the deletion goes on."""
+    """Another table takes two of the files in, and a user writes another one again, before the deletion goes on."""
     table = make_table(catalog)
     other = make_table(catalog, "other")
+    told = put(local(table.location()) / "metadata/told.stats")
     folder = local(table.location()) / "data"
     folder.mkdir(parents=True)
     taken, written, stray = (folder / f"{name}.parquet" for name in ("taken", "written", "stray"))
@@ -243,10 +246,39 @@ def test_what_came_to_be_needed_meanwhile_stays(
         die_at(patch, 0)
         table.maintenance.remove_orphan_files()
     other.add_files([str(taken)])
+    statistics = StatisticsFile(other.snapshots()[0].snapshot_id, str(told), 4, 4, ())
+    other.update_statistics().set_statistics(statistics).commit()
     written.write_bytes(b"new")
     again = open_again()
-    assert due(again) == [] and not stray.exists()
+    assert due(again) == [] and not stray.exists() and told.exists()
     assert written.read_bytes() == b"new" and ids_of(again.load_table("ns.other")) == [7]
+
+
+def test_what_comes_to_be_needed_between_any_two_turns_stays(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(catalog)
+    other = make_table(catalog, "other")
+    folder = local(table.location()) / "data"
+    folder.mkdir(parents=True)
+    paths = [folder / f"{number}.parquet" for number in range(4)]
+    for path in paths:
+        pq.write_table(rows(7), path)
+        age(path)
+    # Each turn has one file.
+    monkeypatch.setattr(delete_files, "time", SimpleNamespace(monotonic=count().__next__))
+    monkeypatch.setattr(delete_files, "TURN_S", 2)
+    take, taken = delete_files._Turns.take, iter([paths[1], paths[3]])
+
+    def taking(turns: delete_files._Turns) -> bool:
+        goes_on = take(turns)
+        if path := next(taken, None):
+            other.add_files([str(path)])
+        return goes_on
+
+    monkeypatch.setattr(delete_files._Turns, "take", taking)
+    assert [local(f) for f in table.maintenance.remove_orphan_files().deleted_files] == [paths[0], paths[2]]
+    assert ids_of(other) == [7, 7] and catalog.verify().ok
 
 
 def test_a_file_that_an_expiry_lets_go_can_come_back_meanwhile(

@@ -14,7 +14,13 @@ from test_deletion_events import Killed, die_at, due, last_event, named_by
 import icecore
 from icecore.engine.deletion.delete_files import Deletion
 from icecore.engine.deletion.purge_table import Purged, PurgePlan
-from icecore.engine.errors import MovedWarehouseWarning, NoSuchTableError, ReusedKeyError, ValidationError
+from icecore.engine.errors import (
+    CommitConflictError,
+    MovedWarehouseWarning,
+    NoSuchTableError,
+    ReusedKeyError,
+    ValidationError,
+)
 from icecore.engine.foreign.adopter import Adopter
 from icecore.engine.joint_commit import joint_purge
 from icecore.engine.log.store import EventStore
@@ -217,6 +223,16 @@ def test_what_is_cached_of_a_purged_table_goes(catalog: icecore.Catalog, at_once
     [left] = segments.iterdir()
     assert left.name.endswith(str(catalog.load_table("ns.other").metadata.table_uuid))
     assert len(catalog.at(position).load_table("ns.t").scan("id = 3").plan_files()) == 1
+
+
+def test_a_version_of_another_engine_that_the_log_lacks_forbids_it(catalog: icecore.Catalog) -> None:
+    """What it needs is not known: no commit to a dropped table is adopted."""
+    folder = dropped(catalog, properties={"icecore.commit-scheme": "filesystem"})
+    before = {p for p in folder.rglob("*") if p.is_file()}
+    (folder / "metadata/v6.metadata.json").write_bytes(b"{}")
+    with pytest.raises(CommitConflictError, match="v6"):
+        catalog.purge_table("ns.t")
+    assert all(p.exists() for p in before)
 
 
 def test_only_dropped_tables_are_purged(catalog: icecore.Catalog) -> None:
