@@ -238,6 +238,24 @@ def test_the_key_of_another_call_is_refused(lake: Catalog, name: str) -> None:
     assert lake.position == position + 2
 
 
+@pytest.mark.parametrize("name", ["create_namespace", "purge_table", "Table.append"])
+def test_the_key_of_another_call_that_was_made_meanwhile_is_refused(
+    lake: Catalog, open_again: Callable[[], Catalog], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """What it did not do is not taken for done."""
+    begun, position = EventStore._begun, lake.position
+
+    def later(store: EventStore, *args: Any, **how: Any) -> Any:
+        monkeypatch.setattr(EventStore, "_begun", begun)
+        open_again().load_table("ns.u").set_properties({"b": "1"}, idempotency_key="k")
+        return begun(store, *args, **how)
+
+    monkeypatch.setattr(EventStore, "_begun", later)
+    with pytest.raises(ReusedKeyError):
+        CALLS[name][0](lake, "k")
+    assert lake.position == position + 1
+
+
 def test_a_key_is_of_a_table_or_of_a_view(lake: Catalog) -> None:
     lake.drop_table("ns.t", idempotency_key="k")
     lake.create_view("ns.t", "SELECT id FROM u")
