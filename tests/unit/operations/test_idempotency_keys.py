@@ -166,6 +166,11 @@ def both(catalog: Catalog, key: str) -> None:
         changes.create_view("ns.new_view", "SELECT id FROM new")
 
 
+def jointly(catalog: Catalog, key: str, find: Callable[[Any], Any]) -> None:
+    with catalog.transaction(idempotency_key=key) as changes:
+        find(changes).set_properties({"a": "1"})
+
+
 def files_beside(catalog: Catalog) -> str:
     """A folder of a Parquet file."""
     folder = catalog.path.parent / "parquet"
@@ -272,6 +277,22 @@ def test_a_key_is_of_a_table_not_of_its_name(lake: Catalog) -> None:
     with pytest.raises(ReusedKeyError):
         table.append(rows(1), idempotency_key="k")
     assert ids_of(table) == []
+
+
+@pytest.mark.parametrize(
+    ("rename", "change"),
+    [
+        (Catalog.rename_table, lambda c, k: c.load_table("ns.t").append(rows(1), idempotency_key=k)),
+        (Catalog.rename_table, lambda c, k: jointly(c, k, lambda changes: changes.table("ns.t"))),
+        (Catalog.rename_view, lambda c, k: jointly(c, k, lambda changes: changes.view("ns.v"))),
+    ],
+)
+def test_the_key_of_a_rename_is_of_no_commit(lake: Catalog, rename: Callable[..., Any], change: Call) -> None:
+    name = "ns.t" if rename is Catalog.rename_table else "ns.v"
+    rename(lake, name, "ns.x", idempotency_key="k")
+    rename(lake, "ns.x", name)
+    with pytest.raises(ReusedKeyError):
+        change(lake, "k")
 
 
 def test_a_created_table_is_given_again(lake: Catalog) -> None:
