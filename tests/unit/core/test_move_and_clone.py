@@ -10,11 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from core_tables import digests, ids_of, pyiceberg_catalog
+from core_tables import digests, ids_of, local, pyiceberg_catalog, store_of
 
 import icecore
 from icecore.engine.common.location import local_path
 from icecore.engine.errors import IcecoreError, MovedWarehouseError, StorageError, ValidationError
+from icecore.engine.events import event as ev
+from icecore.engine.log.deletion_content import deleted_files
 from icecore.engine.relocate import copied_folder
 from icecore.engine.relocate.relocate_warehouse import Relocating
 from icecore.engine.spec.types import StringType
@@ -196,6 +198,7 @@ def test_nothing_that_is_done_in_a_clone_touches_its_original(lake: Path, way: C
         assert catalog._warehouse.store.warehouse_value("warehouse-uuid") != original._warehouse.store.warehouse_value(
             "warehouse-uuid"
         )
+        position = catalog.position
         for name in TABLES:
             table = catalog.load_table(f"s.{name}")
             table.overwrite([{"id": -1}])
@@ -203,6 +206,9 @@ def test_nothing_that_is_done_in_a_clone_touches_its_original(lake: Path, way: C
             table.maintenance.expire_snapshots().older_than(later).retain_last(1).commit()
             table.maintenance.remove_orphan_files(allow_recent=True, older_than=later)
             assert ids_of(table) == [-1]
+        store = store_of(catalog)
+        gone = [f for e in store.events(position) if e.kind in ev.DELETIONS for f in deleted_files(store, e)]
+        assert gone and all(local(f.location).is_relative_to(new) for f in gone), "no other is said to be gone"
         catalog.drop_table("s.v1")
         catalog.rebuild()
     now = digests(lake)
