@@ -138,7 +138,9 @@ def test_what_is_no_next_version_is_refused_and_can_be_overruled(
         return
     with pytest.raises(ForeignCommitError, match=bad.name):
         table.append(rows(3))
-    other.append(rows(1))
+    peer.load_table("ns.other").append(rows(1))
+    other.append(rows(2))
+    assert ids_of(other) == [1, 2], "what stands in the way of one table does in that of no other"
     with pytest.warns(ForeignCommitWarning):
         assert ids_of(icecore.open(catalog.path).load_table("ns.t")) == [1, 2]
     if damage == "rolled back":

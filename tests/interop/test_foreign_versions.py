@@ -362,9 +362,10 @@ def test_a_log_that_reaches_below_ours_must_name_ours(catalog: icecore.Catalog) 
     table = make_table(catalog, properties=FILE_SYSTEM)
     table.append(rows(1))
     first = of_file(table, local(table.metadata_location).with_name("v1.metadata.json"))
+    below = MetadataLogEntry(first.metadata.last_updated_ms, first.metadata_location)
     with_rows = SimpleNamespace(
-        metadata=evolve(table.metadata, metadata_log=(), last_updated_ms=first.metadata.last_updated_ms),
-        metadata_location=first.metadata_location,
+        metadata=evolve(table.metadata, metadata_log=(below,)),
+        metadata_location=first.metadata_location.replace("v1", "v3"),
     )
     make_version(with_rows, "v4.metadata.json")
     local(table.metadata_location).with_name("version-hint.text").write_text("4")
