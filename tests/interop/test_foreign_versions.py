@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from core_tables import ids_of, local, make_table, peer_ids, rows, store_of
+from core_tables import ids_of, local, make_table, peer_ids, repository_of, rows, store_of
 from foreign_peer import kinds
 
 import icecore
@@ -342,6 +342,20 @@ def test_another_s_change_is_no_part_of_a_cut_off_transaction(
     make_version(tables["u"], "v3.metadata.json")
     with icecore.open(catalog.path) as again, pytest.raises(CommitStateUnknownError, match="was cut off"):
         append_to_both(again)
+
+
+def test_a_look_without_the_lock_leaves_a_version_under_way_alone(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a dry run: the version is neither another writer's nor left by a crash."""
+    table = make_table(catalog, properties=FILE_SYSTEM)
+    table.append(rows(1))
+    with icecore.open(catalog.path) as again:
+        looking, move = repository_of(again), Materializer.move
+        before = looking.state(table.state.stream)
+        monkeypatch.setattr(Materializer, "move", lambda *args: (looking.foreign.check(before), move(*args))[1])
+        table.append(rows(2))
+    assert ids_of(table) == peer_ids(catalog.path) == [1, 2]
 
 
 def test_a_cut_off_creation_leaves_no_claim(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
