@@ -25,6 +25,8 @@ def test_a_table_that_pyiceberg_makes_is_registered(catalog: icecore.Catalog, pe
         catalog.create_table("their.t", rows().schema)
     assert catalog.list_namespaces() == [("ns",), ("their",)]
     assert catalog.load_namespace_properties("their") == {"owner": "bob"}
+    peer.create_table("their.u", rows().schema).append(rows(2))
+    assert ids_of(catalog.load_table("their.u")) == [2], "nothing else was asked since"
     table = catalog.load_table("their.t")
     table.append(rows(2))
     assert ids_of(table) == peer_ids(catalog.path, "their.t") == [1, 2]
