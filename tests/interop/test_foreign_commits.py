@@ -6,6 +6,7 @@ import datetime as dt
 import shutil
 import threading
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from core_tables import ids_of, local, make_table, peer_ids, repository_of, rows, store_of
@@ -18,6 +19,7 @@ import icecore
 from icecore.engine.errors import ForeignCommitError
 from icecore.engine.events import event as ev
 from icecore.engine.foreign.adopter import Adopter, ForeignCommitWarning
+from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.projections.files.materialize import Materializer
 
 SCHEMES = ("metastore", "filesystem")
@@ -69,6 +71,7 @@ def test_a_commit_of_pyiceberg_is_adopted_by_the_next_of_ours(
     if ours in ("append", "delete", "schema", "properties"):
         assert [e.metadata_file for e in table.metadata.metadata_log[-2:]] == [first, second]
         assert table.metadata_location == location_of(peer)
+        assert scheme != "filesystem" or table.metadata_location.endswith("/v3.metadata.json"), "versions have no gap"
     assert ids_of(catalog.at(position).load_table("ns.t")) == [1]
     assert ids_of(catalog.at(position + 1).load_table("ns.t")) == [1, 2]
 
@@ -195,6 +198,22 @@ def test_a_short_metadata_log_is_followed_file_by_file(catalog: icecore.Catalog,
     position = catalog.position
     assert ids_of(table.refresh()) == [0, 1, 2, 3]
     assert kinds(catalog, position) == [ev.TABLE_ADOPTED] * 4
+
+
+def test_what_was_adopted_before_a_crash_is_built_on(
+    catalog: icecore.Catalog, peer: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pointer of the log goes with the events: the next commit of theirs follows it."""
+    table = make_table(catalog)
+    theirs = peer.load_table("ns.t")
+    theirs.append(rows(1))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(AdoptionRun, "finish", Mock(side_effect=KeyboardInterrupt))
+        table.refresh()
+    theirs.append(rows(2))
+    with icecore.open(catalog.path) as again:
+        assert ids_of(again.load_table("ns.t")) == peer_ids(catalog.path) == [1, 2]
+        assert again.verify().problems == ()
 
 
 def test_pyiceberg_never_comes_between_event_and_pointer(

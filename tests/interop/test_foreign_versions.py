@@ -353,7 +353,12 @@ def test_a_look_without_the_lock_leaves_a_version_under_way_alone(
     with icecore.open(catalog.path) as again:
         looking, move = repository_of(again), Materializer.move
         before = looking.state(table.state.stream)
-        monkeypatch.setattr(Materializer, "move", lambda *args: (looking.foreign.check(before), move(*args))[1])
+
+        def looked_at(self: Materializer, *args: Any) -> bool:
+            looking.foreign.check(before)
+            return move(self, *args)
+
+        monkeypatch.setattr(Materializer, "move", looked_at)
         table.append(rows(2))
     assert ids_of(table) == peer_ids(catalog.path) == [1, 2]
 
