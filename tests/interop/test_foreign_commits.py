@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from attrs import evolve
 from core_tables import ids_of, local, make_table, peer_ids, repository_of, rows, store_of
 from foreign_peer import kinds, location_of
 from pyiceberg.catalog.sql import SqlCatalog
@@ -20,6 +21,7 @@ from icecore.engine.errors import ForeignCommitError
 from icecore.engine.events import event as ev
 from icecore.engine.foreign.adopter import Adopter, ForeignCommitWarning
 from icecore.engine.foreign.adoption import AdoptionRun
+from icecore.engine.spec.metadata import TableMetadata
 from icecore.projections.files.materialize import Materializer
 
 SCHEMES = ("metastore", "filesystem")
@@ -198,6 +200,16 @@ def test_a_short_metadata_log_is_followed_file_by_file(catalog: icecore.Catalog,
     position = catalog.position
     assert ids_of(table.refresh()) == [0, 1, 2, 3]
     assert kinds(catalog, position) == [ev.TABLE_ADOPTED] * 4
+
+
+def test_a_file_without_a_metadata_log_follows_the_one_that_its_row_names(
+    catalog: icecore.Catalog, peer: SqlCatalog
+) -> None:
+    table = make_table(catalog)
+    peer.load_table("ns.t").append(rows(1))
+    made = local(location_of(peer))
+    made.write_bytes(evolve(TableMetadata.from_json(made.read_bytes()), metadata_log=()).to_json())
+    assert ids_of(table.refresh()) == peer_ids(catalog.path) == [1]
 
 
 def test_what_was_adopted_before_a_crash_is_built_on(
