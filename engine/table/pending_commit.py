@@ -132,7 +132,7 @@ class PendingCommit:
         if wanted not in self.metadata.refs and wanted != MAIN_BRANCH:
             self._audited.add(wanted)
             self.add(ChangeMetadata(lambda m: made_from_main(m, wanted)))
-        if self.metadata.head_for_commit(wanted) is not None:
+        if self.answered is None and self.metadata.head_for_commit(wanted) is not None:
             self.check_branch(wanted)
         return wanted
 
