@@ -12,8 +12,9 @@ from icecore.engine.catalog.catalog import open_catalog
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import counted
 from icecore.engine.data.spark_schema import is_spark
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import MissingArchiveError, ValidationError
 from icecore.engine.events.event_updates import snapshots_of
+from icecore.engine.repository.ancestors import ancestors_since
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.table.table import Table
 from icecore.engine.table.transaction import Transaction
@@ -47,8 +48,9 @@ def foreach_batch(
     changes a branch of a table more than once a batch, each such function needs a name of its own, `sink`, else only
     the first one acts. `query` names the query where Spark does not tell its id, in Spark Connect; it must be another
     one when a query starts over with a new checkpoint, whose batches count from zero. An appended batch that comes
-    again with another count of rows is refused, unless `skip_committed` says to pass over it. The function can be
-    pickled: where it runs, it opens the table's warehouse anew. Raises ReadOnlyError where the table can't be changed.
+    again with another count of rows is refused, and any batch whose commit was rolled back, unless `skip_committed`
+    says to pass over it. The function can be pickled: where it runs, it opens the table's warehouse anew. Raises
+    ReadOnlyError where the table can't be changed.
     """
     table._repository.check_writable()
     return BatchCommits(
@@ -83,7 +85,7 @@ class BatchCommits:
     def __call__(self, rows: Any, batch_id: int) -> None:
         """Commits a batch unless that was done before.
 
-        Raises ValidationError where nothing names the query, and what `check_batch` raises.
+        Raises ValidationError where nothing names the query, and what `check_batch` and `check_kept` raise.
         """
         query = self.query or _query_of(rows)
         if query is None:
@@ -92,6 +94,8 @@ class BatchCommits:
             table = catalog.load_table(self.identifier)
             key = batch_key("foreachBatch", table.metadata.table_uuid, query, batch_id, self.branch, self.sink)
             with table.transaction(message=self.message, author=self.author, idempotency_key=key) as transaction:
+                if not self.skip_committed:
+                    check_kept(transaction, query, batch_id)
                 if self.change is not None:
                     self.change(transaction, rows)
                     return
@@ -120,6 +124,33 @@ def check_batch(transaction: Transaction, rows: Callable[[], int], query: str, b
             "another name of the query; or its rows follow from more than its offsets, and skip_committed (option "
             "skip-committed-batches) passes over it"
         )
+
+
+def check_kept(transaction: Transaction, query: str, batch_id: int) -> None:
+    """Sees to it that the table still stands on what a batch committed that comes again.
+
+    Who rolls a table back and has the batches since then run again, by a checkpoint from before, wants their rows: by
+    their keys they are committed, and would be passed over. Snapshots may have been expired since, and branches gone.
+    Raises ValidationError where the commit was taken back.
+    """
+    pending = transaction._pending
+    made, refs = pending.answered, pending.state.metadata.refs
+    if made is None:
+        return
+    branch_of = snapshots_of(made)[1]
+    for branch in {b for b in branch_of.values() if b in refs or b == MAIN_BRANCH}:
+        head = refs[branch].snapshot_id if branch in refs else None
+        try:
+            since = ancestors_since(pending.repository, pending.state, head, made.position - 1)
+            kept = {s.snapshot_id for s in since}
+        except MissingArchiveError:
+            continue
+        if not kept.issuperset(i for i, b in branch_of.items() if b == branch):
+            raise ValidationError(
+                f"batch {batch_id} of the query {query} was committed at position {made.position}, and {branch!r} was "
+                "rolled back to before that: under another name of the query its rows come again, and skip_committed "
+                "(option skip-committed-batches) passes over it"
+            )
 
 
 def batch_key(

@@ -10,7 +10,7 @@ from icecore.engine.catalog.catalog import Catalog, open_catalog
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.sql.parse import parse_filter
-from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID, batch_key, check_batch
+from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID, batch_key, check_batch, check_kept
 from icecore.engine.spark_source.source_options import SourceOptions
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.snapshot import MAIN_BRANCH
@@ -85,6 +85,8 @@ class WritePlan:
             with table.transaction(
                 message=self.message, author=self.author, idempotency_key=self.idempotency_key
             ) as transaction:
+                if self.batch is not None:
+                    check_kept(transaction, *self.batch)
                 match self.overwrite_mode:
                     case None:
                         if self.batch is not None:

@@ -107,6 +107,43 @@ def test_a_batch_is_one_commit_whatever_it_changes(table: icecore.Table) -> None
         icecore.spark.foreach_batch(table)(ROWS, 0)
 
 
+def test_a_batch_whose_commit_was_rolled_back_is_not_passed_over(table: icecore.Table) -> None:
+    """By a checkpoint from before it comes again for its rows, which another name of the query commits."""
+    append, change = (
+        icecore.spark.foreach_batch(table, query="q"),
+        icecore.spark.foreach_batch(table, doubled, query="c"),
+    )
+    append(ROWS, 0)
+    kept = table.refresh().current_snapshot()
+    assert kept is not None
+    append(ROWS, 1)
+    change(ROWS, 1)
+    table.refresh().manage_snapshots().rollback_to_snapshot(kept.snapshot_id).commit()
+    append(ROWS, 0)
+    for commits, query in ((append, "q"), (change, "c")):
+        with pytest.raises(ValidationError, match=f"batch 1 of the query {query} was .* 'main' was rolled back"):
+            commits(ROWS, 1)
+    icecore.spark.foreach_batch(table, doubled, query="c", skip_committed=True)(ROWS, 1)
+    assert ids_of(table) == [1, 2]
+    icecore.spark.foreach_batch(table, query="again")(ROWS, 1)
+    assert ids_of(table) == [1, 1, 2, 2]
+
+
+def test_a_batch_whose_snapshot_was_expired_is_passed_over(table: icecore.Table) -> None:
+    """Its rows are in the table as those of the snapshots after it; so are those of a branch that was published."""
+    on_main = icecore.spark.foreach_batch(table, query="q")
+    on_dev = icecore.spark.foreach_batch(table, query="q", branch="dev")
+    on_main(ROWS, 0)
+    on_dev(ROWS, 1)
+    table.refresh().manage_snapshots().fast_forward("main", "dev").remove_branch("dev").commit()
+    on_main(ROWS, 2)
+    old = [s.snapshot_id for s in table.refresh().snapshots()[:-1]]
+    table.maintenance.expire_snapshots().by_ids(old).commit()
+    on_main(ROWS, 0)
+    on_dev(ROWS, 1)
+    assert ids_of(table) == [1, 1, 1, 2, 2, 2]
+
+
 def dying_at(commits: Any, steps: int) -> Callable[[], None]:
     """What another process does: it makes the batch's commit, and dies at a step of it that touches the warehouse."""
     warehouse, left = commits.warehouse, steps

@@ -131,6 +131,22 @@ def test_a_batch_that_comes_again_has_the_rows_that_it_had(warehouse: Path, tabl
     assert ids(table) == [7]
 
 
+def test_a_batch_whose_commit_was_rolled_back_is_refused(warehouse: Path, table: icecore.Table) -> None:
+    """It comes again by a checkpoint from before, and would be passed over by its key."""
+    table.append([{"id": 1}])
+    before = table.current_snapshot()
+    assert before is not None
+    for overwrite in (False, True):
+        writer = stream_writer(warehouse, overwrite=overwrite)
+        writer.commit(written(writer._files, f"q{overwrite}"), 0)
+        table.refresh().manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
+        again = written(writer._files, f"q{overwrite}")
+        with pytest.raises(ValidationError, match=rf"batch 0 of the query q{overwrite} was committed .* rolled back"):
+            writer.commit(again, 0)
+        writer.abort(again, 0)
+        assert there(again) == [False]
+
+
 def test_files_of_a_table_that_is_gone_are_given_up(
     catalog: icecore.Catalog, warehouse: Path, table: icecore.Table
 ) -> None:
