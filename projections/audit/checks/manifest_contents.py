@@ -254,16 +254,18 @@ def _holds(kind: PrimitiveType, said: FieldSummary, found: FieldSummary) -> bool
         return False
     if found.lower_bound is None or found.upper_bound is None:
         return True
-    lower, upper = _value(kind, said.lower_bound), _value(kind, said.upper_bound)
-    if lower is None or upper is None:
+    if said.lower_bound is None or said.upper_bound is None:
         return False
-    least, most = _value(kind, found.lower_bound), _value(kind, found.upper_bound)
+    lower, upper, least, most = (
+        single_value.from_bytes(kind, bound)
+        for bound in (said.lower_bound, said.upper_bound, found.lower_bound, found.upper_bound)
+    )
     if isinstance(kind, UUIDType):
         # Java has another order of these, and `metrics_predicate` takes both: they agree on first halves, or it shows.
         return bool(lower > upper or (lower.bytes[:8] <= least.bytes[:8] and most.bytes[:8] <= upper.bytes[:8]))
-    return bool(lower <= least and most <= upper)
+    return all(_is_nan(bound) or held for bound, held in ((lower, lower <= least), (upper, most <= upper)))
 
 
-def _value(kind: PrimitiveType, bound: bytes | None) -> Any:
-    value = None if bound is None else single_value.from_bytes(kind, bound)
-    return None if isinstance(value, float) and math.isnan(value) else value
+def _is_nan(bound: object) -> bool:
+    """Whether it is the NaN that older writers took for the greatest value; plans rule out nothing by it."""
+    return isinstance(bound, float) and math.isnan(bound)

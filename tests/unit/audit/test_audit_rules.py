@@ -198,6 +198,22 @@ def test_summaries_of_uuids_may_be_in_java_s_order(tmp_path: Path) -> None:
         assert found(theirs, ours, first, b"\x7f" * 16) == 1
 
 
+@pytest.mark.parametrize("lower", [1.0, math.nan])
+def test_summaries_of_writers_that_took_nan_for_the_greatest_hold(
+    catalog: icecore.Catalog, tmp_path: Path, lower: float
+) -> None:
+    """As Iceberg Java did before summaries had `contains_nan`: plans rule out nothing by such a bound."""
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        table = theirs.create_table("ns.t", pa.schema([("x", pa.float64())]), partition_spec=["x"])
+        table.append([{"x": 1.0}, {"x": math.nan}])
+        bounds = {"lower_bound": struct.pack("<d", lower), "upper_bound": struct.pack("<d", math.nan)}
+        edit(list_of(table), lambda listed: listed[0]["partitions"][0].update(bounds, contains_nan=None))
+        table = register(catalog, table, "t")
+    assert [table.scan(f).count() for f in ("x = 1", "isnan(x)", "x < 2", "x > 7")] == [1, 1, 1, 1]
+    assert catalog.audit(rules=["manifest-summaries"]).findings == ()
+
+
 def test_deletes_of_a_file_that_their_bounds_name_are_dangling(catalog: icecore.Catalog, tmp_path: Path) -> None:
     """Where the file is gone, and not where it is spelled otherwise; the mend ends it."""
     with icecore.open(tmp_path / "theirs") as theirs:
