@@ -41,7 +41,8 @@ DATA_FILE_IDS = {
     145: "content_size_in_bytes",
 }
 REQUIRED = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
-_KEY_IDS = frozenset({117, 119, 121, 138, 126, 129})
+_KEY_IDS = (117, 119, 121, 138, 126, 129)
+_PAIR_IDS = dict.fromkeys(_KEY_IDS, "key") | {i + 1: "value" for i in _KEY_IDS}
 
 
 @frozen
@@ -132,7 +133,7 @@ class _Builder:
         return self.stripper.strip(plain)
 
     def _map(self, name: str, plain: Any) -> Any:
-        """An array of pairs; the pair's fields are told by id, else by name (`key`), else by order."""
+        """An array of pairs; the pair's fields are told by id, else by name, else, where it has no others, by order."""
         outer = unwrap(plain)
         if outer is None or outer.inner["type"] not in ("array", "map"):
             raise CorruptFileError(f"{self.where}: the Avro type of {name} is not a map")
@@ -140,13 +141,14 @@ class _Builder:
             return self.stripper.strip(plain)
         item = outer.inner["items"]
         fields = _record(item, f"an entry of {name}", self.where)
-        if len(fields) != 2:
+        names = names_by_field(fields, _PAIR_IDS, self.where)
+        if len(fields) == 2 and None in names:
+            names = ["value", "key"] if names[1] == "key" or names[0] == "value" else ["key", "value"]
+        if not {"key", "value"} <= {*names}:
             raise CorruptFileError(f"{self.where}: an entry of {name} must have a key and a value")
-        second_is_key = fields[1].get(FIELD_ID) in _KEY_IDS or (
-            FIELD_ID not in fields[1] and fields[1]["name"] == "key"
+        pair = self.stripper.record(
+            [(n or f"x{i}", self.stripper.strip(f["type"])) for i, (n, f) in enumerate(zip(names, fields, strict=True))]
         )
-        names = ("value", "key") if second_is_key else ("key", "value")
-        pair = self.stripper.record([(n, self.stripper.strip(f["type"])) for n, f in zip(names, fields, strict=True)])
         return _rewrapped(plain, {"type": "array", "items": _rewrapped(item, pair)})
 
     def _partition(self, fields: list[Any]) -> dict[str, Any]:

@@ -138,6 +138,15 @@ def test_entries_of_a_map_without_key_or_value_are_left_out(monkeypatch: pytest.
     assert [r["value_counts"] for r in found] == [[(4, 5)], None, [], [(9, 1)]]
 
 
+@pytest.mark.parametrize("ids", [(119, 120), (None, None)])
+def test_M4_fields_that_the_spec_does_not_have_are_left_out_of_a_map_entry(ids: tuple[int | None, int | None]) -> None:
+    pair = record("pair", field("note", 900, "string"), field("key", ids[0], "int"), field("value", ids[1], "long"))
+    schema = entry_schema(field("value_counts", 109, ["null", {"type": "array", "items": pair}]))
+    rows = [row(value_counts=[{"note": "x", "key": k, "value": k + 1} for k in (3, 8)])]
+    [found] = decode(container(schema, rows))
+    assert found["value_counts"] == [(3, 4), (8, 9)]
+
+
 def test_arrays_in_blocks_with_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Avro lets a writer give the size of an array's block after a negative count."""
     schema = entry_schema(field("split_offsets", 132, {"type": "array", "items": "long", "element-id": 133}))
