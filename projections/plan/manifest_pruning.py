@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from icecore.engine.errors import CorruptFileError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import TRUE, Expression, Predicate
 from icecore.engine.expression.sql.fragment import ALWAYS, Parameters
@@ -33,9 +34,12 @@ def matching_manifests(
     """The manifests with live files that may have a file of interest, in order.
 
     `schema` is the one that the filter is bound to, `all_fields` types partition values. A manifest without summaries
-    is kept.
+    is kept. Raises CorruptFileError for one of a partition spec that is not among `specs`.
     """
     live = [m for m in manifests if m.manifest.has_live_files]
+    if (lost := next((m.manifest for m in live if m.manifest.partition_spec_id not in specs), None)) is not None:
+        known = f"the table has {sorted(specs)}"
+        raise CorruptFileError(f"{lost.manifest_path} is listed as one of spec {lost.partition_spec_id}, {known}")
     if bound == TRUE:
         return live
     by_spec: dict[int, list[int]] = defaultdict(list)

@@ -188,7 +188,11 @@ class _Gathering:
             with self._noting(LIST, location):
                 self._reach(location)
                 data = self._repository.entries.file_bytes(self._state.stream, location, storage)
-                return [ListedManifest(m) for m in read_manifest_list(data, location)]
+                listed = [ListedManifest(m) for m in read_manifest_list(data, location)]
+                if unknown := {m.manifest.partition_spec_id for m in listed} - self._state.metadata.specs.keys():
+                    text = f"{location} has manifests of partition spec {min(unknown)}, which the table does not have"
+                    self.faults.append(Fault(Cause.UNREADABLE, LIST, location, text))
+                return listed
             return []
         out = []
         for path in snapshot.manifests or ():

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
+from broken_tables import edit, healthy, list_of, register
 from core_tables import SCHEMA, local, make_table, metadata_files, repository_of, rows
 
 import icecore
 from icecore.engine.common.location import LocationMapping
-from icecore.engine.errors import NoSuchTableError
+from icecore.engine.errors import CorruptFileError, NoSuchTableError
 from icecore.projections.verify.findings import Cause, Finding, Verification
 from icecore.projections.verify.verify_presence import Looked, Looker
 
@@ -171,6 +172,23 @@ def test_registered_tables_are_looked_at(registered: icecore.Catalog, tmp_path: 
     assert len(findings) == 1
     expected = "unreadable" if (kind, how) == ("manifest list", "size") else how
     assert findings[0].cause == expected
+
+
+def test_a_list_with_manifests_of_an_unknown_partition_spec_is_a_finding(
+    catalog: icecore.Catalog, tmp_path: Path
+) -> None:
+    """Nothing can be planned by such a manifest, as the error of a plan says."""
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        table = healthy(theirs, "t")
+        edit(list_of(table), lambda listed: listed[0].update(partition_spec_id=77))
+        ours = register(catalog, table, "t")
+    for row_filter in (None, "id = 1"):
+        with pytest.raises(CorruptFileError, match=r"-m0\.avro is listed as one of spec 77, the table has \[0\]$"):
+            ours.scan(row_filter).plan()
+    [finding] = catalog.verify().findings
+    assert (finding.cause, finding.kind, finding.examples) == ("unreadable", "manifest list", (uri(list_of(table)),))
+    assert "manifests of partition spec 77, which the table does not have" in str(finding)
 
 
 def test_earlier_metadata_of_others_may_go(registered: icecore.Catalog, tmp_path: Path) -> None:
