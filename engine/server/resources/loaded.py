@@ -17,7 +17,7 @@ from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
-from icecore.engine.server.wire.quick_loads import QuickLoad
+from icecore.engine.server.wire.quick_loads import QuickLoad, is_held
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.view import ViewMetadata
 from icecore.engine.storage.file_io import Storage
@@ -41,7 +41,7 @@ def loaded_table(call: Call, table: Table) -> Answer:
     if call.past is None:
         _check_there(storage, state.metadata_location)
     tag = _tag(call, state, mode)
-    if tag in (t.strip().removeprefix("W/") for t in call.headers.get("if-none-match", "").split(",")):
+    if is_held(tag, call.headers.get("if-none-match", "")):
         return Answer(304, headers={"etag": tag})
     body = _table_body(call, state, storage, mode) if call.past is not None else _kept_body(call, state, storage, mode)
     return Answer(200, body, headers={"etag": tag}, quick=_quick(call, state, storage, tag, body))

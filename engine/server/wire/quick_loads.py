@@ -124,14 +124,18 @@ class QuickLoads:
 def quick_headers(load: QuickLoad, asked: Mapping[bytes, bytes]) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
     """Status, body and headers of an answer to a request with these headers: 304 for whom has it already."""
     tag = load.etag.encode()
-    known = asked.get(b"if-none-match")
-    if known is not None and tag in (t.strip().removeprefix(b"W/") for t in known.split(b",")):
+    if is_held(load.etag, asked.get(b"if-none-match", b"").decode("latin-1")):
         return 304, b"", [(b"etag", tag)]
     body, headers = load.body, [(b"content-type", b"application/json"), (b"etag", tag)]
     if len(body) >= 8 * 1024 and takes_gzip(asked.get(b"accept-encoding", b"").decode("latin-1")):
         body = load.packed
         headers += [(b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")]
     return 200, body, [*headers, (b"content-length", str(len(body)).encode())]
+
+
+def is_held(tag: str, told: str) -> bool:
+    """Whether a client has what has that tag by its `If-None-Match`; `*` is whatever there is (RFC 9110, 13.1.2)."""
+    return told.strip() == "*" or tag in (t.strip().removeprefix("W/") for t in told.split(","))
 
 
 def takes_gzip(accepted: str) -> bool:

@@ -79,6 +79,9 @@ def test_a_load_from_memory_is_304_for_who_has_it_and_packed_for_who_asks(
     make_table(rest, properties={f"property-{n}": "x" * 100 for n in range(100)})
     plain = rest.get(T)
     assert rest.get(T, if_none_match=plain.headers["etag"]).status == 304 and hits[-1]
+    for asked, is_hit in ((T, True), (f"{T}?new=1", False)):
+        for told in ("*", f'"other", W/{plain.headers["etag"]}'):
+            assert rest.get(asked, if_none_match=told).status == 304 and hits[-1] == is_hit, told
     packed = rest.get(T, accept_encoding="gzip")
     assert packed.headers["content-encoding"] == "gzip" and hits[-1]
     assert gzip.decompress(packed.body) == plain.body
