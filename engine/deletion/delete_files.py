@@ -26,7 +26,7 @@ from icecore.engine.deletion.needed_files import Marking
 from icecore.engine.errors import CorruptLogError, IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
-from icecore.engine.foreign.table_folder import METADATA_ENDINGS
+from icecore.engine.foreign.table_folder import METADATA, METADATA_ENDINGS
 from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile, deletion_payload, encode_files
 from icecore.engine.log.deletion_content import deleted_files, note_removed_orphans
 from icecore.engine.log.store import MODELS, WriteTransaction
@@ -211,17 +211,27 @@ class _Turns:
     def _remove_folders(self, state: TableState) -> None:
         """Removes empty folders: the names of partitions tell of a table's rows.
 
-        So is a version hint that is alone in its folder: one that came after the files were found, and one that stayed
-        where the table's metadata files were before.
+        So are those of its files where it was before, and a version hint that is alone in its folder: one that came
+        after the files were found, and one that stayed where the table's metadata files were before.
         """
         storage, metadata = self.repository.storage_of(state), state.metadata
+        own = {f.location.rpartition("/")[0] for f in self._files}
         folders = {f.location.rpartition("/")[0] for f in self._files if f.location.endswith(METADATA_ENDINGS)}
         for folder in folders | {metadata_folder(metadata.location, metadata.properties)}:
             if self._is_ours is not None and self._is_ours(f"{folder}/{VERSION_HINT}"):
                 drop_lone_hint(folder, storage)
                 storage.remove_empty_folders(folder)
+                self._remove_location(folder, own, storage)
         for folder in folders_of(state):
             storage.remove_empty_folders(folder)
+
+    def _remove_location(self, folder: str, own: set[str], storage: Storage) -> None:
+        """Removes the emptied folders of the location that a metadata folder is of, by its name, and that itself."""
+        location, _, name = folder.rpartition("/")
+        if name == METADATA:
+            for emptied in own:
+                storage.remove_emptied(emptied, location)
+            storage.remove_emptied(location, location.rpartition("/")[0])
 
     def _is_published(self) -> bool:
         """Whether no reader of metadata files needs the files: earlier metadata names expired snapshots."""

@@ -21,6 +21,7 @@ from icecore.engine.errors import (
     ReusedKeyError,
     ValidationError,
 )
+from icecore.engine.evolution.schema_text import parse_schema
 from icecore.engine.foreign.adopter import Adopter
 from icecore.engine.joint_commit import joint_purge
 from icecore.engine.log.store import EventStore
@@ -108,6 +109,20 @@ def test_no_hint_is_left_where_the_metadata_files_were_before(catalog: icecore.C
     assert not first.exists() and not (catalog.path / "third").exists()
     left = sorted(p.name for p in (catalog.path / "second").glob("*"))
     assert left == (["v5.metadata.json", "version-hint.text"] if is_shared else [])
+
+
+def test_no_names_of_partitions_are_left_where_a_table_was_before(catalog: icecore.Catalog) -> None:
+    """Nor the folder that it was in; what somebody else put there stays, and so does the namespace's folder."""
+    table = catalog.create_table("ns.t", parse_schema("id long, name string"), partition_spec=["name"])
+    places = [catalog.path / "ns" / "t", catalog.path / "ns" / "second", catalog.path / "ns" / "third"]
+    for number, place in enumerate(places):
+        with table.transaction() as change:
+            change.update_location(f"file://{place}")
+        table.append([{"id": number, "name": "ann"}])
+        assert (place / "data" / "name=ann").is_dir()
+    (places[1] / "data" / "mine.txt").touch()
+    catalog.drop_table("ns.t", purge=True)
+    assert sorted(catalog.path.glob("ns/**/*")) == [places[1], places[1] / "data", places[1] / "data" / "mine.txt"]
 
 
 def test_a_purged_table_can_not_come_back(catalog: icecore.Catalog, tmp_path: Path) -> None:
