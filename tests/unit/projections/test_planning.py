@@ -1,4 +1,4 @@
-"""The planner of a warehouse: made once, when something plans, and gone with the warehouse."""
+"""The planner of a warehouse: made once, when something plans, and gone with the warehouse; manifests that it keeps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
+from attrs import evolve
 from core_tables import ids_of, make_table, rows
 
 import icecore
+from icecore.engine.expression.bind import bind
+from icecore.engine.expression.sql.parse import parse_filter
 from icecore.projections.plan import planner as planner_module
+from icecore.projections.plan.manifest_pruning import matching_manifests
 
 
 def test_threads_that_ask_at_once_get_one_planner(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,3 +56,17 @@ def test_a_warehouse_that_planned_nothing_closes_and_is_rebuilt_without_a_planne
         make_table(catalog)
         catalog.rebuild()
     assert catalog._warehouse.planning._planner is None
+
+
+def test_a_manifest_without_a_summary_for_each_field_is_kept(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, partition_spec=["name"])
+    table.append(rows(1))
+    [listed], schema = table.manifests(), table.schema()
+    nobody = bind(parse_filter("name = 'nobody'"), schema)
+    summaries = listed.manifest.partitions
+    assert summaries is not None
+    with duckdb.connect() as connection:
+        for partitions, is_kept in ((summaries, False), (None, True), ((), True), (summaries * 2, True)):
+            given = evolve(listed, manifest=evolve(listed.manifest, partitions=partitions))
+            found = matching_manifests(connection, [given], nobody, table.metadata.specs, schema, schema)
+            assert found == [given] * is_kept
