@@ -100,8 +100,12 @@ def test_specs_with_the_same_projection_share_one_condition() -> None:
 
 
 def test_what_is_not_known_is_kept_and_promises_nothing() -> None:
-    for row in ({}, {"lower_1": ("BIGINT", None), "upper_1": ("BIGINT", None), "nulls_1": ("BIGINT", None)}):
-        for text in ("id = 1", "id <> 1", "id IS NULL", "id IS NOT NULL", "id NOT IN (1, 2)", "NOT (f > 5)"):
+    of_id = ("id = 1", "id <> 1", "id IS NULL", "id IS NOT NULL", "id NOT IN (1, 2)")
+    bounds = {"lower_1": ("BIGINT", None), "upper_1": ("BIGINT", None), "nulls_1": ("BIGINT", None)}
+    # Of how many values nobody counted.
+    counts = {"nulls_1": ("BIGINT", 5), "nans_4": ("BIGINT", 5)}
+    for row in ({}, bounds, counts):
+        for text in (*of_id, "NOT (f > 5)", "f = 1", "isnan(f)"):
             where, might, surely = ask(text, row)
             assert where is True and might == [True] and surely == [False], (text, row)
 
