@@ -35,8 +35,8 @@ def where_is(
     """Say whether VALUE is anywhere.
 
     In files of all snapshots and of none, of dropped tables too, and in the log with its archives. The exit code is 1
-    where it is found, or where a file can't be searched. Capital and small letters are told apart. The evidence is
-    JSON, and has the value's hash only.
+    where it is found, or where a file can't be searched. Capital and small letters are told apart, and so are the two
+    spellings that Unicode has of a letter like é. The evidence is JSON, and has the value's hash only.
     """
     if evidence is not None and not evidence.absolute().parent.is_dir():
         raise click.UsageError(f"there is no folder {evidence.parent} for the evidence")
