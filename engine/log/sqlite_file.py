@@ -31,7 +31,7 @@ from icecore.engine.errors import (
     WarehouseLockedError,
 )
 from icecore.engine.log.lock.held_log import SETTINGS as SETTINGS
-from icecore.engine.log.lock.held_log import HeldLog, has_content, wal_path, was_lost, why_lost
+from icecore.engine.log.lock.held_log import FileId, HeldLog, has_content, is_at, wal_path, was_lost, why_lost
 from icecore.engine.queries.named_queries import query
 
 DEFAULT_LOCK_TIMEOUT_S = 60.0
@@ -52,6 +52,9 @@ _text = cache(query)
 
 class SqliteFile:
     """The file of a warehouse log, through the named queries of sql/, whatever its rows mean."""
+
+    _file_id: FileId | None = None
+    """The file that the first connection was to, as are those of other threads: what was read of it is kept."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, create: bool, read_only: bool, lock_timeout_s: float, durable: bool
@@ -84,13 +87,19 @@ class SqliteFile:
         )
 
     def connection(self) -> sqlite3.Connection:
-        """This thread's connection; a forked child gets its own. Raises MovedWarehouseError where locks were lost."""
+        """This thread's connection; a forked child gets its own.
+
+        Raises MovedWarehouseError where locks were lost, and for the first one of a thread to another file than before.
+        """
         found: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if found is None or not self._is_current():
             if was_lost(self.path):
                 raise MovedWarehouseError(why_lost(self.path))
+            self._check_is_same()
             found, takes_locks, seen = self._opened()
             self._local.held = HeldLog(self.path, found, takes_locks)
+            if self._file_id is None and not self.read_only:
+                self._file_id = self._local.held.file_id
             self._local.look_at = 0.0
             self._local.connection, self._local.seen = found, seen
         return found
@@ -181,10 +190,17 @@ class SqliteFile:
         """Raises MovedWarehouseError where this thread's connection is to a file that left its path."""
         self.connection()
         if not self._local.held.is_in_place:
-            raise MovedWarehouseError(
-                f"{self.path} is not the log that was opened: the warehouse was moved or replaced since; open it again"
-            )
+            raise self._moved()
         self._check_locks()
+
+    def _check_is_same(self) -> None:
+        if self._file_id is not None and not is_at(self.path, self._file_id):
+            raise self._moved()
+
+    def _moved(self) -> MovedWarehouseError:
+        return MovedWarehouseError(
+            f"{self.path} is not the log that was opened: the warehouse was moved or replaced since; open it again"
+        )
 
     def _check_locks(self) -> None:
         """Raises MovedWarehouseError where this thread's connection lost its locks."""

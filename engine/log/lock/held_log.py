@@ -57,7 +57,7 @@ class HeldLog:
     @property
     def is_in_place(self) -> bool:
         """Whether the file at the path is the one that was opened."""
-        return _identity(self.path) in (self.file_id, UNKNOWN)
+        return is_at(self.path, self.file_id)
 
     def is_lost(self) -> bool:
         """Whether the write-ahead log was removed that the connection has open, which its locks forbid."""
@@ -100,6 +100,11 @@ class HeldLog:
         """Notes that the connection is closed. Where its thread ends without, nothing holds this any more."""
         if self._wal is not None:
             self._wal.holders.discard(self)
+
+
+def is_at(path: Path, file_id: FileId | None) -> bool:
+    """Whether a file is the one at the path, as far as can be told."""
+    return _identity(path) in (file_id, UNKNOWN)
 
 
 def was_lost(path: Path) -> bool:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -205,6 +206,29 @@ def test_warehouse_moved_while_it_is_open_takes_no_commit(lake: Path) -> None:
             table.append([{"id": 11, "city": "new"}])
     with pytest.warns(MovedWarehouseWarning), icecore.open(lake.with_name("away")) as moved:
         assert moved.position == position
+
+
+@pytest.mark.parametrize("is_put_back", [True, False])
+def test_a_log_that_was_replaced_while_it_is_open_takes_no_commit_of_another_thread(
+    lake: Path, is_put_back: bool
+) -> None:
+    """That thread opened the copy that was put back, and wrote into it what followed from the log before."""
+    log, copy = lake / "icecore.db", lake.with_name("copy.db")
+    shutil.copy(log, copy)
+    with icecore.open(lake) as catalog, ThreadPoolExecutor(1) as pool:
+        table = catalog.load_table("s.v2")
+        table.append([{"id": 11, "city": "new"}])
+        for file in list(lake.glob("icecore.db*")):
+            file.rename(lake.with_name(f"away-{file.name}"))
+        if is_put_back:
+            shutil.copy(copy, log)
+        with pytest.raises(MovedWarehouseError, match="not the log that was opened"):
+            pool.submit(table.append, [{"id": 12, "city": "new"}]).result()
+        assert log.exists() == is_put_back
+    if is_put_back:
+        with icecore.open(lake) as restored:
+            restored.load_table("s.v2").append([{"id": 13, "city": "new"}])
+            assert restored.verify().problems == ()
 
 
 def test_who_had_it_open_when_it_was_moved_leaves_nothing_in_its_way_back(lake: Path) -> None:
