@@ -91,6 +91,7 @@ class QuickLoads:
             return None
         try:
             os.stat(load.path)
+            self.store.check_in_place()
             if self._is_same(load):
                 self._kept.move_to_end(key)
                 return load

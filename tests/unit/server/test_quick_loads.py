@@ -95,6 +95,21 @@ def test_a_load_from_memory_is_304_for_who_has_it_and_packed_for_who_asks(
     assert rest.get(T).status == 404
 
 
+def test_a_log_that_was_replaced_is_not_answered_from(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """Others go by the one that is there, so what was read of the one before is told to nobody, from memory neither."""
+    make_table(rest)
+    paths = (T, "/v1/namespaces", f"{T}?snapshots=refs", "/")
+    assert [rest.get(path).status for path in paths] == [200] * len(paths)
+    log = catalog.path / "icecore.db"
+    log.rename(log.with_name("before.db"))
+    log.touch()
+    for path in paths:
+        reply = rest.get(path)
+        assert reply.status == 403 and b"is not the log that was opened" in reply.body, path
+    log.with_name("before.db").rename(log)
+    assert [rest.get(path).status for path in paths] == [200] * len(paths)
+
+
 def test_memory_holds_what_was_asked_for_last(tmp_path: Path) -> None:
     with icecore.open(tmp_path / "w") as catalog:
         loads = quick_loads.QuickLoads(catalog._warehouse.store, catalog.name, 250)
