@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import TypeAlias, TypeVar
 import pyarrow as pa
 from attrs import frozen
 
+from icecore.engine.common.fork_safety import Lock
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
@@ -20,6 +22,8 @@ Item = TypeVar("Item")
 
 _ROUNDS = 4
 _CORES_IN_CONNECT = 8
+_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_limiting = Lock()
 
 
 def file_prefix_of_task(prefix: str) -> str:
@@ -51,6 +55,27 @@ def made_in_tasks(frame: DataFrame, task: Callable[[Batches], Batches], struct: 
     return frame.mapInArrow(_Task(task), struct)
 
 
+def arrow_frame(session: SparkSession, rows: pa.Table, struct: T.StructType | str | None = None) -> DataFrame:
+    """The rows of a table that is here; `struct` is their type, where Arrow's alone does not tell it."""
+    with _limited_batches(session):
+        return session.createDataFrame(rows, struct)
+
+
+@contextlib.contextmanager
+def _limited_batches(session: SparkSession) -> Iterator[None]:
+    """A context in which a session has a limit of records a batch: PySpark takes none for batches of no records."""
+    if not hasattr(session, "_jsparkSession") or int(session.conf.get(_RECORDS) or 0) > 0:
+        yield
+        return
+    with _limiting:
+        given = session.conf.get(_RECORDS)
+        session.conf.set(_RECORDS, str(10_000))
+        try:
+            yield
+        finally:
+            session.conf.set(_RECORDS, given)
+
+
 def mapped(
     session: SparkSession, chunks: Sequence[Sequence[Item]], read: Callable[[list[Item]], Batches], struct: T.StructType
 ) -> DataFrame:
@@ -65,7 +90,7 @@ def mapped(
     table = pa.table({"place": pa.array(range(len(chunks)), pa.int64()), "payload": payloads})
     # A range has exactly the partitions it is asked for, and a broadcast join keeps them.
     places = session.range(0, len(chunks), 1, len(chunks))
-    frame = places.join(F.broadcast(session.createDataFrame(table)), F.col("id") == F.col("place"))
+    frame = places.join(F.broadcast(arrow_frame(session, table)), F.col("id") == F.col("place"))
     return made_in_tasks(frame.select("payload"), task, struct)
 
 

@@ -10,6 +10,7 @@ from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.read.stored_arrow import stored_array
 from icecore.engine.spark.spark_types import schema_to_spark
+from icecore.engine.spark.task_frames import arrow_frame
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     ListType,
@@ -39,7 +40,7 @@ def shown_frame(session: SparkSession, rows: pa.Table, schema: Schema) -> DataFr
         return session.createDataFrame([], struct)
     wanted = spark_arrow_schema(struct)
     shown = pa.Table.from_batches([shown_batch(b, schema, wanted) for b in rows.to_batches()], wanted)
-    return session.createDataFrame(shown, struct)
+    return arrow_frame(session, shown, struct)
 
 
 def shown_batch(batch: pa.RecordBatch, schema: Schema, wanted: pa.Schema) -> pa.RecordBatch:

@@ -54,6 +54,7 @@ SETTINGS = [
         "spark.sql.parquet.enableNestedColumnVectorizedReader": "false",
         "spark.sql.caseSensitive": "true",
         "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "0",
         "spark.sql.files.ignoreCorruptFiles": "true",
         "spark.sql.files.ignoredPathSegmentRegex": ".",
     },

@@ -23,7 +23,7 @@ from icecore.engine.spark.change.written_rows import WrittenRows
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.spark_write import translated_spark_errors
-from icecore.engine.spark.task_frames import chunk_count, made_in_tasks
+from icecore.engine.spark.task_frames import arrow_frame, chunk_count, made_in_tasks
 
 IS_UPDATE = "__icecore_is_update"
 """The column that says whether another row takes the place of a deleted one."""
@@ -63,7 +63,7 @@ def write_positions(
     found = positions.select(NUMBER, POSITION, IS_UPDATE, F.lit(None).cast("binary").alias(_TASK))
     first, span = numbers[0], numbers[-1] - numbers[0] + 1
     chunk = F.expr(f"CAST(CAST({NUMBER} - {first} AS BIGINT) * {tasks} DIV {span} AS INT)")
-    frame = found.union(target.session.createDataFrame(files)).repartitionById(tasks, chunk)
+    frame = found.union(arrow_frame(target.session, files)).repartitionById(tasks, chunk)
     frame = frame.sortWithinPartitions(NUMBER, POSITION)
     with translated_spark_errors():
         answers = made_in_tasks(frame, _task(rewrite, may_repeat), _RESULT).collect()

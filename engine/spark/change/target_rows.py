@@ -14,6 +14,7 @@ from icecore.engine.spark.name_rule import is_case_sensitive
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.read.scan_to_spark import read_tasks
+from icecore.engine.spark.task_frames import arrow_frame
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import FILE, POS, ROW_ID, with_columns
 from icecore.engine.storage.file_io import Storage
@@ -65,7 +66,7 @@ class TargetRows:
         numbers = pa.array(range(len(self.tasks)), pa.int32())
         table = pa.table([paths, numbers], names=[_FILE_PATH, NUMBER])
         # Of no files, Spark Connect wants to be told what they would be like.
-        files = self.session.createDataFrame(table, f"{_FILE_PATH} STRING, {NUMBER} INT")
+        files = arrow_frame(self.session, table, f"{_FILE_PATH} STRING, {NUMBER} INT")
         joined = frame.join(F.broadcast(files), F.col(PATH) == F.col(_FILE_PATH), "left")
         found = f"IF({NUMBER} IS NULL AND {PATH} IS NOT NULL, CAST(raise_error('{_LOST}') AS INT), {NUMBER})"
         kept = [c for c in frame.columns if c != PATH]

@@ -37,7 +37,7 @@ from icecore.engine.spark.read.scan_to_spark import read_tasks
 from icecore.engine.spark.read.stored_arrow import stored_batch
 from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_types import schema_to_spark, shown_type
-from icecore.engine.spark.task_frames import Batches, chunked, made_in_tasks, mapped
+from icecore.engine.spark.task_frames import Batches, arrow_frame, chunked, made_in_tasks, mapped
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import (
     CHANGE_ORDINAL,
@@ -128,7 +128,7 @@ class _WholeFiles:
         columns = zip(*((t.file.file_path, *label) for label, t in self.files), strict=True)
         types = (pa.string(), pa.string(), pa.int32(), pa.int64())
         arrays = [pa.array(values, t) for values, t in zip(columns, types, strict=True)]
-        of_files = session.createDataFrame(pa.table(arrays, names=[_OF_PATH, *(f.name for f in CHANGELOG)]))
+        of_files = arrow_frame(session, pa.table(arrays, names=[_OF_PATH, *(f.name for f in CHANGELOG)]))
         return frame.join(F.broadcast(of_files), F.col(path) == F.col(_OF_PATH)).drop(_PATH, _OF_PATH)
 
     def _read(self, session: SparkSession, projection: Schema) -> DataFrame:

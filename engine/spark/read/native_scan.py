@@ -51,6 +51,7 @@ from icecore.engine.spark.relation.file_pruning import FilePruning
 from icecore.engine.spark.spark_paths import shown_path
 from icecore.engine.spark.spark_sql_text import quote, text_literal
 from icecore.engine.spark.spark_types import stored_type
+from icecore.engine.spark.task_frames import arrow_frame
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, without_metrics
 from icecore.engine.spec.reserved import PARTITION_ID, partition_struct
 from icecore.engine.spec.schema import Schema
@@ -317,7 +318,7 @@ class _NativeRead:
                 *(T.StructField(name, t) for name, (t, _) in self.constants.items()),
             ]
         )
-        files = self.context.session.createDataFrame(pa.table(arrays, names=struct.names), struct)
+        files = arrow_frame(self.context.session, pa.table(arrays, names=struct.names), struct)
         out = frame.join(F.broadcast(files), frame[_PATH] == files[path], "left")
         # A path that Spark shows in another way than expected must never cost deletes or constants.
         message = f"concat({text_literal('Spark read a file that was not planned: ')}, {quote(_PATH)})"
