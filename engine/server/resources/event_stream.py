@@ -35,6 +35,7 @@ def follow_events(call: Call) -> Answer:
         return event.is_inside(namespace) if name is None else name in event.names
 
     def check() -> None:
+        call.catalog._warehouse.store.check_in_place()
         # A token may be revoked meanwhile, or the first one made.
         if call.serving.asks_for_tokens:
             check_grants(principal_of(call.serving.tokens, call.headers), ENDPOINTS[0], call)

@@ -127,6 +127,23 @@ def test_who_does_not_read_holds_nobody_up_and_a_token_that_ends_ends_its_stream
         assert set(lines) <= {b":\n", b"\n"}
 
 
+def test_a_stream_ends_where_its_log_was_replaced(tmp_path: Path) -> None:
+    """What comes to the log that is there, it would never tell."""
+    with (
+        icecore.open(tmp_path / "w") as catalog,
+        served(catalog, ServerSettings(heartbeat_s=0.02)) as rest,
+        followed(rest, "?after=0") as lines,
+    ):
+        catalog.create_namespace("ns")
+        assert ids(lines, 1) == [1]
+        log = tmp_path / "w" / "icecore.db"
+        log.rename(log.with_name("before.db"))
+        log.touch()
+        assert len(list(itertools.islice(lines, 500))) < 500
+        assert rest.get("/v1/events").status == 403
+        log.with_name("before.db").rename(log)
+
+
 def test_who_is_gone_follows_no_more_also_after_it_asked_for_more(catalog: icecore.Catalog) -> None:
     """Of several requests of a connection that ended only the last one was woken: the stream went on to nobody."""
     catalog.create_namespace("ns")
