@@ -10,7 +10,7 @@ from typing import assert_never
 
 from attrs import define, evolve
 
-from icecore.engine.commit.dry_run import CatalogDryRun
+from icecore.engine.commit.dry_run import CatalogDryRun, PartDryRun, conflicts_of
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import CommitConflictError, NoSuchTableError, NoSuchViewError, ValidationError, name_text
 from icecore.engine.events import event as ev
@@ -63,11 +63,21 @@ def revert(
     parts = [_Opposite(desk, events[0]).part()] if len(events) == 1 else _opposites(desk, events)
     why = _why(provenance, events)
     if dry_run:
-        return dry_run_jointly(desk, parts, why)
+        foretold = dry_run_jointly(desk, parts, why)
+        return foretold if foretold.parts else _nothing_foretold(parts, _nothing_left(repository, events))
     made = commit_jointly(desk, parts, why)
     if not made:
-        raise _conflict(repository, events, "nothing of it is left to undo")
+        raise _nothing_left(repository, events)
     return made[-1].position
+
+
+def _nothing_left(repository: Repository, events: Sequence[Event]) -> CommitConflictError:
+    return _conflict(repository, events, "nothing of it is left to undo")
+
+
+def _nothing_foretold(parts: Sequence[Part], why: CommitConflictError) -> CatalogDryRun:
+    """The outcome of a revert that changes nothing, which is refused; nobody's where even no part is left."""
+    return CatalogDryRun((PartDryRun(parts[0].name if parts else (), conflicts=conflicts_of(why)),))
 
 
 def _why(provenance: Provenance, events: Sequence[Event]) -> Provenance:
@@ -233,14 +243,6 @@ class _Opposite:
     def _conflict(self, why: str, kinds: Iterable[str] = ()) -> CommitConflictError:
         return _conflict(self.desk.repository, self.events, why, lambda e: not kinds or e.kind in kinds)
 
-    def _nothing_left(self) -> CommitConflictError:
-        return self._conflict("nothing of it is left to undo")
-
-    @property
-    def _unless_changed(self) -> Callable[[], CommitConflictError] | None:
-        """The error where nothing is left; none where there may be more to undo elsewhere."""
-        return self._nothing_left if len(self.events) == 1 else None
-
     @property
     def _around(self) -> tuple[int, int]:
         """The positions before and after the commits."""
@@ -335,7 +337,7 @@ class _Opposite:
         assert before is not None and after is not None, "a commit has a state before and after it"
         part = TablePart(stream, revert_commands(repository, self.events, before, after))
         name = repository.state(stream).identifier
-        return TableChange(name, stream, lambda: part, unless_changed=self._unless_changed)
+        return TableChange(name, stream, lambda: part)
 
     def _view(self) -> Part:
         views, stream, position = self.desk.views, self.event.stream, self.event.position
@@ -361,4 +363,4 @@ class _Opposite:
                 out.append(RemoveProperties(tuple(removed)))
             return out
 
-        return ViewChange(views.state(stream).identifier, stream, [updates], self._unless_changed)
+        return ViewChange(views.state(stream).identifier, stream, [updates])

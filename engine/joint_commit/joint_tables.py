@@ -12,7 +12,6 @@ from icecore.engine.commit.decide import Command
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import (
-    CommitConflictError,
     CorruptLogError,
     IcecoreError,
     TableAlreadyExistsError,
@@ -38,15 +37,13 @@ def nothing_happens(_: object) -> None:
 class TableChange(OfOneStream):
     """The changes of one table. `part` gives None where there are none, `ended` is called after the commit.
 
-    `unless_changed` makes the error for where they turn out to change nothing, if that is one. Of one that `is_seen`
-    others' commits were just adopted: the first try begins with the state as of then.
+    Of one that `is_seen` others' commits were just adopted: the first try begins with the state as of then.
     """
 
     name: Identifier
     stream: str
     part: Callable[[], TablePart | None]
     ended: Callable[[CommitResult], None] = nothing_happens
-    unless_changed: Callable[[], CommitConflictError] | None = None
     is_seen: bool = False
     _commands: Sequence[Command] = ()
     _base: TableState | None = None
@@ -82,8 +79,6 @@ class TableChange(OfOneStream):
         result = desk.repository.commit_inside(
             transaction, self._base, self._commands, provenance, self._requirements, again
         )
-        if result.event is None and self.unless_changed is not None:
-            raise self.unless_changed()
         self._result = result
         return () if result.event is None else (result.event,)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import CommitConflictError, ValidationError
+from icecore.engine.errors import ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.joint_commit.joint_commit import CommitTargets, OfNewName, OnNoBranch
@@ -34,20 +34,17 @@ class _OfView(OnNoBranch):
 
 @define
 class ViewChange(_OfView):
-    """Changes of one view, in their order; `unless_changed` as that of `TableChange`."""
+    """Changes of one view, in their order."""
 
     name: Identifier
     stream: str
     changes: list[UpdatesAt] = field(factory=list)
-    unless_changed: Callable[[], CommitConflictError] | None = None
 
     def answered_by(self, event: Event) -> bool:
         return event.stream == self.stream and event.kind in (ev.VIEW_COMMITTED, ev.VIEW_CREATED)
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         event = desk.views.commit_inside(transaction, self.stream, self._updates, provenance)
-        if event is None and self.unless_changed is not None:
-            raise self.unless_changed()
         return () if event is None else (event,)
 
     def _updates(self, at: int) -> list[ViewUpdate]:

@@ -186,6 +186,18 @@ def test_a_range_is_undone_by_its_net_change(catalog: icecore.Catalog) -> None:
     assert catalog.verify().ok
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_revert_of_what_is_as_before_is_refused_and_foretold_so(catalog: icecore.Catalog, more: int) -> None:
+    table = make_table(catalog, properties={"a": "1"})
+    table.set_properties({"a": "2"})
+    first = catalog.position
+    table.set_properties({"a": "1"})
+    foretold = catalog.revert(first, through=first + more, dry_run=True)
+    with pytest.raises(CommitConflictError, match="nothing of it is left to undo") as refused:
+        catalog.revert(first, through=first + more)
+    assert isinstance(foretold, CatalogDryRun) and foretold.conflicts == (str(refused.value),)
+
+
 def test_a_catalog_that_is_only_read_undoes_nothing(catalog: icecore.Catalog, warehouse: Path) -> None:
     make_table(catalog)
     with icecore.open(warehouse, read_only=True) as reader:
