@@ -137,6 +137,13 @@ def _(ours: icecore.Catalog, theirs: icecore.Catalog, name: str) -> None:
     register(ours, table, name)
 
 
+@_breaks("loaded-twice")
+def _(ours: icecore.Catalog, _theirs: icecore.Catalog, name: str) -> None:
+    table = healthy(ours, name)
+    for _ in range(2):
+        table.append([{"id": i} for i in range(20, 23)], message="loaded")
+
+
 @_breaks("dangling-deletes")
 def _(ours: icecore.Catalog, theirs: icecore.Catalog, name: str) -> None:
     table = with_deletes(theirs, name, 3)

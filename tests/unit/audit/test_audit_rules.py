@@ -27,7 +27,7 @@ from broken_tables import (
     unreadable,
     with_deletes,
 )
-from core_tables import local, make_table, rows, store_of
+from core_tables import SCHEMA, local, make_table, rows, store_of
 
 import icecore
 from icecore.engine.errors import CorruptFileError, MovedWarehouseWarning
@@ -178,6 +178,33 @@ def test_bounds_of_any_two_values_are_healthy(catalog: icecore.Catalog, kind: Pr
     for pair in itertools.combinations(range(len(values)), 2):
         table.append(pa.table({"c": values.take(pa.array(pair))}))
     assert catalog.audit(rules=["empty-bounds"]).findings == ()
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_loads_that_came_twice_are_told_by_position_until_they_are_undone(
+    catalog: icecore.Catalog, tmp_path: Path, version: int
+) -> None:
+    """Of another engine's snapshots, which came by one event, by their ids. Files of one value are no such load."""
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        table = theirs.create_table("ns.t", SCHEMA, format_version=version)
+        for ids in ((1,), (1,), (2, 3), (3, 4)):
+            table.append(rows(*ids), message="loaded")
+        assert theirs.audit(rules=["loaded-twice"]).findings == ()
+        table = theirs.create_table("ns.u", SCHEMA, format_version=version)
+        for ids in ((1, 2), (5, 6), (1, 2), (1, 2)):
+            table.append(rows(*ids), message="loaded")
+        last = theirs.position
+        register(catalog, table, "u")
+        [told] = theirs.audit(rules=["loaded-twice"]).findings
+        positions = [f"position {last - n}" for n in (3, 1, 0)]
+        assert (told.subject, told.row["commits"]) == (positions[0], positions)
+        [told] = catalog.audit(rules=["loaded-twice"]).findings
+        snapshots = table.metadata.snapshots
+        assert told.row["commits"] == [f"snapshot {snapshots[n].snapshot_id}" for n in (0, 2, 3)]
+        for position in (last, last - 1):
+            theirs.revert(position)
+        assert theirs.audit(rules=["loaded-twice"]).findings == ()
 
 
 def test_summaries_of_uuids_may_be_in_java_s_order(tmp_path: Path) -> None:
