@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import evolve, frozen
 
 from icecore.engine.events.manifest_changes import ListedManifest
@@ -23,7 +22,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import parse_primitive
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.decode_entries import decode_manifests
-from icecore.projections.entries.wide_entries import BOUND_MAPS, COUNT_MAPS
+from icecore.projections.entries.wide_entries import BOUND_MAPS, COUNT_MAPS, row_ids
 from icecore.projections.segments.duckdb_types import raw_type
 from icecore.projections.segments.entry_expansion import NOT_NEEDED, runs, widened
 from icecore.projections.segments.entry_typing import METRIC_PREFIXES, EntryTyping
@@ -113,11 +112,11 @@ class _Expansion:
 
 
 def _with_row_ids(table: pa.Table, listed: Sequence[ListedManifest], counts: Sequence[int]) -> pa.Table:
-    """The entries with first row ids: their own, or else what they take from their manifests'."""
+    """The entries with first row ids, by their manifests."""
     firsts = arrays.optional_numbers([each.manifest.first_row_id for each in listed])
-    taken = pc.add(firsts.take(pa.array(np.repeat(np.arange(len(listed)), counts))), table["row_offset"])
+    of_each = firsts.take(pa.array(np.repeat(np.arange(len(listed)), counts)))
     index = table.schema.get_field_index("first_row_id")
-    return table.set_column(index, "first_row_id", pc.coalesce(table["first_row_id"], taken))
+    return table.set_column(index, "first_row_id", row_ids(of_each, table["first_row_id"], table["row_offset"]))
 
 
 def _narrowed(typing: EntryTyping, columns: Collection[str]) -> EntryTyping:

@@ -180,9 +180,15 @@ def _first_row_ids(table: pa.Table, manifests: Sequence[ManifestFile], counts: S
     offsets = table["row_offset"] if "row_offset" in table.column_names else _row_offsets(table, starts)
     known = pa.array(firsts, pa.int64()).take(pa.array(np.repeat(np.arange(len(firsts)), counts)))
     live = pc.not_equal(table["status"], int(ManifestEntryStatus.DELETED))
-    nothing = pa.scalar(None, pa.int64())
-    own = pc.if_else(pc.is_valid(known), table["first_row_id"], nothing)
-    return pc.coalesce(own, pc.if_else(live, pc.add(offsets, known), nothing))
+    return row_ids(known, table["first_row_id"], pc.if_else(live, offsets, pa.scalar(None, pa.int64())))
+
+
+def row_ids(
+    of_manifests: pa.Array | pa.ChunkedArray, own: pa.ChunkedArray, offsets: pa.ChunkedArray
+) -> pa.ChunkedArray:
+    """First row ids of files: their own, or else what they take from their manifests'; none where these have none."""
+    taken = pc.coalesce(own, pc.add(of_manifests, offsets))
+    return pc.if_else(pc.is_valid(of_manifests), taken, pa.scalar(None, pa.int64()))
 
 
 def _check_sequence_numbers(

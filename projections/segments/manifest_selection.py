@@ -8,13 +8,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.errors import StorageError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.formats import arrays
 from icecore.engine.queries import duck
+from icecore.projections.entries.wide_entries import row_ids
 from icecore.projections.segments.entry_typing import EntryTyping
 from icecore.projections.segments.segment_files import NUMBER_BITS, Segment
 
@@ -154,11 +154,11 @@ class ManifestSelection:
         return files.take(arrays.numbers(np.argsort(keys, kind="stable")))
 
     def row_ids(self, manifests: pa.ChunkedArray, own: pa.ChunkedArray, offsets: pa.ChunkedArray) -> pa.ChunkedArray:
-        """First row ids of files: their own, or else what they take from their manifests'."""
-        if self.first_row_ids.null_count == len(self.first_row_ids):
-            return own
-        places = self.found(manifests)
-        return pc.coalesce(own, pc.add(self.first_row_ids.take(arrays.numbers(places)), offsets))
+        """First row ids of files, by the numbers of their manifests."""
+        firsts = self.first_row_ids
+        if firsts.null_count == len(firsts):
+            return pa.chunked_array([pa.nulls(len(own), pa.int64())])
+        return row_ids(firsts.take(arrays.numbers(self.found(manifests))), own, offsets)
 
     def to_arrow(self) -> pa.Table:
         """One row a manifest, as `scan_manifests` has them."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import fastavro
 import pytest
+from broken_tables import edit, list_of, register
 from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, rows
 
 import icecore
@@ -110,3 +111,23 @@ def test_added_entries_name_their_snapshot(catalog: icecore.Catalog, format_vers
     for manifest in (m for s in snapshots for m in avro(s["manifest-list"])):
         told = {entry["snapshot_id"] for entry in avro(manifest["manifest_path"]) if entry["status"] == 1}
         assert told <= {manifest["added_snapshot_id"]}
+
+
+@pytest.mark.parametrize(("without", "row_ids"), [((1,), [None, None, 4]), ((0, 1), [None, None, None])])
+def test_RL3_files_of_a_manifest_without_a_first_row_id_have_none(
+    catalog: icecore.Catalog, tmp_path: Path, without: tuple[int, ...], row_ids: list[int | None]
+) -> None:
+    """Whatever they say themselves, as Java reads them: in plans as in what commits carry over."""
+    theirs = make_table(catalog, format_version=3)
+    theirs.append(rows(1))
+    theirs.append(rows(2))
+    theirs.rewrite_manifests()
+    theirs.refresh().append(rows(3))
+    edit(list_of(theirs), lambda listed: [listed[i].update(first_row_id=None) for i in without])
+    with icecore.open(tmp_path / "ours") as ours:
+        ours.create_namespace("ns")
+        table = register(ours, theirs, "t")
+        found = table.scan(selected_fields=("id", "_row_id")).to_arrow().sort_by("id")
+        assert found["_row_id"].to_pylist() == row_ids
+        told = table.inspect.files()["first_row_id"].to_pylist()
+        assert sorted(told, key=str) == sorted(row_ids, key=str)
