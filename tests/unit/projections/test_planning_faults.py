@@ -7,10 +7,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from attrs import evolve
 from core_tables import ids_of, make_table, rows
 
 import icecore
-from icecore.engine.errors import IcecoreError, StorageError
+from icecore.engine.errors import CorruptLogError, IcecoreError, StorageError
 from icecore.projections.plan import file_queries, planner
 from icecore.projections.segments.manifest_selection import StrayEntriesError
 
@@ -87,3 +88,12 @@ def test_rows_of_no_manifest_are_not_planned(catalog: icecore.Catalog) -> None:
     )
     assert ids_of(table) == [1, 2]
     assert table.scan().plan().counts.files_total == 2
+
+
+def test_a_manifest_with_fewer_entries_in_the_log_than_it_has_is_not_planned(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    table.append(rows(1))
+    repository, state, (snapshot,) = table._repository, table.state, table.snapshots()
+    (listed,) = repository.list_manifests(state, snapshot)
+    with pytest.raises(CorruptLogError, match="end too early"):
+        repository.entries.canonical(state.stream, evolve(listed, row_count=2), repository.storage)
