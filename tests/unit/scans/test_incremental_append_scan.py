@@ -41,6 +41,13 @@ def test_the_start_is_exclusive_or_inclusive_and_the_end_inclusive(table: icecor
     assert table.incremental_append_scan(to_snapshot_id_inclusive=second).count() == 2
 
 
+def test_a_file_that_a_later_append_carried_over_counts_once(catalog: icecore.Catalog) -> None:
+    made = make_table(catalog, properties={"commit.manifest.min-count-to-merge": "2"})
+    for i in range(3):
+        made.append(rows(i))
+    assert len(made.manifests()) == 2 and appended(made) == [0, 1, 2]
+
+
 def test_it_is_filtered_projected_and_limited_as_any_scan(table: icecore.Table) -> None:
     scan = table.incremental_append_scan("id >= 2", selected_fields=("name",), limit=1)
     assert scan.to_arrow().to_pylist() in ([{"name": "n2"}], [{"name": "n3"}])
