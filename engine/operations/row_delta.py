@@ -135,7 +135,7 @@ class RowDelta:
 
 def check_delete_files(files: Iterable[ContentFile], metadata: TableMetadata) -> None:
     """Raises ValidationError for delete files that a table of this format version can't have (D1, D2)."""
-    version, vectors = metadata.format_version, set()
+    version = metadata.format_version
     for f in files:
         if not isinstance(f, ContentFile):
             raise ValidationError(f"files are described by ContentFile, found {f!r:.100}")
@@ -148,13 +148,8 @@ def check_delete_files(files: Iterable[ContentFile], metadata: TableMetadata) ->
         if f.is_deletion_vector != (version >= 3):
             expected = "deletion vectors" if version >= 3 else "position delete files"
             raise ValidationError(f"{f.file_path}: a v{version} table takes {expected} for deletes by position (D1)")
-        if not f.is_deletion_vector:
-            continue
-        if f.referenced_data_file is None or f.content_offset is None or f.content_size_in_bytes is None:
+        if f.is_deletion_vector and None in (f.referenced_data_file, f.content_offset, f.content_size_in_bytes):
             raise ValidationError(f"{f.file_path}: a deletion vector names its data file, its offset and its size")
-        if f.referenced_data_file in vectors:
-            raise ValidationError(f"{f.referenced_data_file} must have one deletion vector, found more (D2)")
-        vectors.add(f.referenced_data_file)
 
 
 class _Names:
@@ -169,8 +164,12 @@ class _Names:
             if d.content is DataFileContent.POSITION_DELETES:
                 named: set[str] = set()
                 if d.referenced_data_file:
-                    named = {storage.key(d.referenced_data_file)}
-                    self.written[min(named)] = d.referenced_data_file
+                    name = storage.key(d.referenced_data_file)
+                    if d.is_deletion_vector and name in self.written:
+                        raise ValidationError(
+                            f"{d.referenced_data_file} must have one deletion vector, found more (D2)"
+                        )
+                    named, self.written[name] = {name}, d.referenced_data_file
                 if not d.is_deletion_vector:
                     named |= read_position_deletes(storage, d).keys()
                 self.by_delete.append((d, sorted(named)))

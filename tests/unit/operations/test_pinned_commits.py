@@ -319,6 +319,7 @@ def test_d1_delete_files_that_do_not_fit_the_version(catalog: icecore.Catalog) -
     three.append(rows(1, 2))
     [task] = three.scan().plan_files()
     dv = vector(three, task, 0)
+    again = evolve(dv, referenced_data_file=task.file.file_path.removeprefix("file://"))
     two = make_table(catalog, "two", format_version=2, properties=MERGE_ON_READ)
     two.append(rows(1, 2))
     positions = position_deletes(two, "id = 1")
@@ -328,7 +329,7 @@ def test_d1_delete_files_that_do_not_fit_the_version(catalog: icecore.Catalog) -
         (one, equality, "v1"),
         (two, [dv], "v2"),
         (three, positions, "v3"),
-        (three, [dv, dv], "D2"),
+        (three, [dv, again], "D2"),
         (three, [task.file], "data file"),
         (three, [evolve(dv, referenced_data_file=None)], "names its data file"),
     ):
