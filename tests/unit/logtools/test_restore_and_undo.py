@@ -104,9 +104,11 @@ def test_it_is_about_a_name_a_namespace_or_all(catalog: icecore.Catalog) -> None
     table = make_table(catalog)
     catalog.create_namespace("b", {"owner": "ann"})
     kept = catalog.create_table("b.kept", rows(1).schema)
+    catalog.create_namespace("b.inner")
+    inner = catalog.create_table("b.inner.kept", rows(1).schema)
     then = catalog.position
-    table.append(rows(1))
-    kept.append(rows(2))
+    for changed in (table, kept, inner):
+        changed.append(rows(1))
     catalog.rename_table("b.kept", "ns.moved")
     catalog.create_table("b.made", rows(1).schema)
     catalog.update_namespace_properties("b", updates={"owner": "bob"})
@@ -121,7 +123,7 @@ def test_it_is_about_a_name_a_namespace_or_all(catalog: icecore.Catalog) -> None
             catalog.restore(wrong)
     catalog.restore(then, namespace="b")
     assert catalog.list_tables("b") == [("b", "kept")] and catalog.list_tables("ns") == [("ns", "t")]
-    assert ids_of(table.refresh()) == [1]
+    assert ids_of(table.refresh()) == [1] and ids_of(inner.refresh()) == []
     assert ids_of(catalog.load_table("b.kept")) == [] and catalog.load_namespace_properties("b") == {"owner": "ann"}
     catalog.drop_table("ns.t")
     make_table(catalog)
