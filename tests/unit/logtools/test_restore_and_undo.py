@@ -188,6 +188,17 @@ def test_a_range_is_undone_by_its_net_change(catalog: icecore.Catalog) -> None:
     assert catalog.verify().ok
 
 
+def test_a_table_that_a_range_made_stays_where_it_was_changed_since(catalog: icecore.Catalog) -> None:
+    start = catalog.position
+    table = make_table(catalog)
+    table.append(rows(1))
+    end = catalog.position
+    table.append(rows(2))
+    with pytest.raises(CommitConflictError, match=rf"ns\.t was changed since.*position {end + 1}"):
+        catalog.revert(start + 1, through=end)
+    assert ids_of(table.refresh()) == [1, 2]
+
+
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_revert_of_what_is_as_before_is_refused_and_foretold_so(catalog: icecore.Catalog, more: int) -> None:
     table = make_table(catalog, properties={"a": "1"})
