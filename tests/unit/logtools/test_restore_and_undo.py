@@ -199,6 +199,21 @@ def test_a_table_that_a_range_made_stays_where_it_was_changed_since(catalog: ice
     assert ids_of(table.refresh()) == [1, 2]
 
 
+def test_namespaces_that_a_range_changed_stay_where_they_were_changed_since(catalog: icecore.Catalog) -> None:
+    catalog.create_namespace("a", {"k": "1"})
+    catalog.update_namespace_properties("a", updates={"k": "2"})
+    first = catalog.position
+    catalog.create_namespace("b")
+    catalog.update_namespace_properties("a", updates={"k": "3"})
+    with pytest.raises(CommitConflictError, match=r"the properties \['k'\] of a were set again"):
+        catalog.revert(first, through=first + 1)
+    catalog.update_namespace_properties("a", updates={"k": "2"})
+    catalog.update_namespace_properties("b", updates={"k": "4"})
+    with pytest.raises(CommitConflictError, match="the namespace b was changed since"):
+        catalog.revert(first, through=first + 1)
+    assert [catalog.load_namespace_properties(name) for name in ("a", "b")] == [{"k": "2"}, {"k": "4"}]
+
+
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_revert_of_what_is_as_before_is_refused_and_foretold_so(catalog: icecore.Catalog, more: int) -> None:
     table = make_table(catalog, properties={"a": "1"})
