@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from icecore.engine.common.text import counted
 from icecore.engine.data.spark_schema import is_spark
 from icecore.engine.errors import MissingArchiveError, ValidationError
 from icecore.engine.events.event_updates import snapshots_of
+from icecore.engine.operations.cherry_pick import SOURCE_SNAPSHOT_ID
 from icecore.engine.repository.ancestors import ancestors_since
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.table.table import Table
@@ -130,27 +132,30 @@ def check_kept(transaction: Transaction, query: str, batch_id: int) -> None:
     """Sees to it that the table still stands on what a batch committed that comes again.
 
     Who rolls a table back and has the batches since then run again, by a checkpoint from before, wants their rows: by
-    their keys they are committed, and would be passed over. Snapshots may have been expired since, and branches gone.
-    Raises ValidationError where the commit was taken back.
+    their keys they are committed, and would be passed over. Snapshots may have been expired since, cherry-picked, and
+    branches gone. Raises ValidationError where the commit was taken back.
     """
     pending = transaction._pending
-    made, refs = pending.answered, pending.state.metadata.refs
+    made = pending.answered
     if made is None:
         return
+    state = pending.state
+    branches = {MAIN_BRANCH, *state.metadata.refs}
     branch_of = snapshots_of(made)[1]
-    for branch in {b for b in branch_of.values() if b in refs or b == MAIN_BRANCH}:
-        head = refs[branch].snapshot_id if branch in refs else None
-        try:
-            since = ancestors_since(pending.repository, pending.state, head, made.position - 1)
-            kept = {s.snapshot_id for s in since}
-        except MissingArchiveError:
-            continue
-        if not kept.issuperset(i for i, b in branch_of.items() if b == branch):
-            raise ValidationError(
-                f"batch {batch_id} of the query {query} was committed at position {made.position}, and {branch!r} was "
-                "rolled back to before that: under another name of the query its rows come again, and skip_committed "
-                "(option skip-committed-batches) passes over it"
-            )
+    for branch in branches.intersection(branch_of.values()):
+        lacking = {str(i) for i, b in branch_of.items() if b == branch}
+        head = state.metadata.refs[branch].snapshot_id if branch in state.metadata.refs else None
+        since = ancestors_since(pending.repository, state, head, made.position - 1)
+        with contextlib.suppress(MissingArchiveError):
+            while lacking and (snapshot := next(since, None)) is not None:
+                lacking -= {str(snapshot.snapshot_id), (snapshot.summary or {}).get(SOURCE_SNAPSHOT_ID)}
+            if lacking:
+                raise ValidationError(
+                    f"batch {batch_id} of the query {query} was committed at position {made.position}, and {branch!r} "
+                    "does not stand on that commit any more, as after a rollback or a replacement: where its rows are "
+                    "wanted again, another name of the query commits them; else skip_committed (option "
+                    "skip-committed-batches) passes over it"
+                )
 
 
 def batch_key(
