@@ -137,9 +137,10 @@ def check_kept(transaction: Transaction, query: str, batch_id: int) -> None:
     """
     pending = transaction._pending
     made = pending.answered
-    if made is None:
+    if made is None or made.stream != pending.state.stream:
         return
-    state = pending.state
+    # Another process may have made the commit after the transaction looked at the table.
+    state = pending.repository.state(made.stream)
     branches = {MAIN_BRANCH, *state.metadata.refs}
     branch_of = snapshots_of(made)[1]
     for branch in branches.intersection(branch_of.values()):

@@ -19,7 +19,8 @@ pytest.importorskip("pyspark")
 from clean_processes import exit_codes_of
 
 import icecore
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import ReusedKeyError, ValidationError
+from icecore.engine.repository.repository import Repository
 from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
@@ -158,6 +159,34 @@ def test_a_batch_whose_commit_was_cherry_picked_is_passed_over(table: icecore.Ta
     position = table.refresh().state.position
     on_dev(ROWS, 0)
     assert table.refresh().state.position == position
+
+
+def test_a_batch_of_a_table_that_was_registered_anew_is_refused_by_its_key(table: icecore.Table) -> None:
+    """Whatever it holds: the commit is one of the table that was dropped, and to pass over it would say otherwise."""
+    append, older = icecore.spark.foreach_batch(table, query="q"), table.metadata_location
+    assert older is not None
+    append(ROWS, 0)
+    with icecore.open(append.warehouse) as catalog:
+        catalog.drop_table("ns.t")
+        catalog.register_table("ns.t", older)
+    with pytest.raises(ReusedKeyError):
+        append(ROWS, 0)
+
+
+def test_a_batch_that_another_process_commits_meanwhile_is_passed_over(
+    table: icecore.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came after the look at the table, and before the one for the key."""
+    append, already = icecore.spark.foreach_batch(table, query="q"), Repository.already
+
+    def later(repository: Repository, provenance: Any) -> Any:
+        monkeypatch.setattr(Repository, "already", already)
+        append(ROWS, 0)
+        return already(repository, provenance)
+
+    monkeypatch.setattr(Repository, "already", later)
+    append(ROWS, 0)
+    assert ids_of(table) == [1, 2]
 
 
 def dying_at(commits: Any, steps: int) -> Callable[[], None]:
