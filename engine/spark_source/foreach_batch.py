@@ -17,7 +17,7 @@ from icecore.engine.errors import MissingArchiveError, ValidationError
 from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.operations.cherry_pick import SOURCE_SNAPSHOT_ID
 from icecore.engine.repository.ancestors import ancestors_since
-from icecore.engine.spec.snapshot import MAIN_BRANCH
+from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRefType
 from icecore.engine.table.table import Table
 from icecore.engine.table.transaction import Transaction
 
@@ -141,7 +141,7 @@ def check_kept(transaction: Transaction, query: str, batch_id: int) -> None:
         return
     # Another process may have made the commit after the transaction looked at the table.
     state = pending.repository.state(made.stream)
-    branches = {MAIN_BRANCH, *state.metadata.refs}
+    branches = {MAIN_BRANCH} | {name for name, r in state.metadata.refs.items() if r.type is SnapshotRefType.BRANCH}
     branch_of = snapshots_of(made)[1]
     for branch in branches.intersection(branch_of.values()):
         lacking = {str(i) for i, b in branch_of.items() if b == branch}

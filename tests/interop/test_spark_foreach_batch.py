@@ -173,6 +173,18 @@ def test_a_batch_of_a_table_that_was_registered_anew_is_refused_by_its_key(table
         append(ROWS, 0)
 
 
+def test_a_tag_is_not_the_branch_that_it_has_the_name_of(table: icecore.Table) -> None:
+    table.append(ROWS)
+    first = table.refresh().current_snapshot()
+    assert first is not None
+    on_dev = icecore.spark.foreach_batch(table, query="q", branch="dev")
+    on_dev(ROWS, 0)
+    table.refresh().manage_snapshots().fast_forward("main", "dev").remove_branch("dev").commit()
+    table.refresh().manage_snapshots().create_tag(first.snapshot_id, "dev").commit()
+    on_dev(ROWS, 0)
+    assert ids_of(table) == [1, 1, 2, 2]
+
+
 def test_a_batch_that_another_process_commits_meanwhile_is_passed_over(
     table: icecore.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
