@@ -221,7 +221,7 @@ class PendingCommit:
     def check_new(self, file_paths: Sequence[str], branch: str, check_duplicate_files: bool) -> None:
         """Raises ValidationError where a file is given twice or is in the branch already; the commit does so too."""
         check_paths(self.context, file_paths)
-        if check_duplicate_files:
+        if check_duplicate_files and self.answered is None:
             absent = AbsentFiles.of(self.context, file_paths, branch)
             absent.check_apart(self._absent)
             self._absent.append(absent)

@@ -215,13 +215,14 @@ def test_a_call_with_a_key_is_made_once(lake: Catalog, name: str) -> None:
 
 def test_a_change_of_a_branch_that_is_gone_is_not_made_again(lake: Catalog) -> None:
     """It was published, and then removed."""
-    table = lake.load_table("ns.t")
+    table, path = lake.load_table("ns.t"), f"{files_beside(lake)}/a.parquet"
     table.append(rows(1, 2))
     changes: list[Callable[[str], Any]] = [
         lambda k: table.append(rows(3), branch="dev", idempotency_key=k),
         lambda k: table.overwrite(rows(4), "id = 3", branch="dev", idempotency_key=k),
         lambda k: table.upsert(rows(4, 5), ["id"], branch="dev", idempotency_key=k),
         lambda k: table.delete("id = 2", branch="dev", idempotency_key=k),
+        lambda k: table.add_files([path], branch="dev", idempotency_key=k),
     ]
     for n, change in enumerate(changes):
         change(f"k{n}")
@@ -229,7 +230,7 @@ def test_a_change_of_a_branch_that_is_gone_is_not_made_again(lake: Catalog) -> N
         position, found = lake.position, ids_of(table)
         change(f"k{n}")
         assert lake.position == position
-    assert found == [1, 4, 5]
+    assert found == [1, 1, 4, 5]
 
 
 @pytest.mark.parametrize("name", ["create_namespace", "purge_table", "Table.append"])
