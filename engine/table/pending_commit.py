@@ -185,7 +185,7 @@ class PendingCommit:
         if base is None:
             seen = self._seen.refs.get(branch) or self._seen.refs.get(MAIN_BRANCH)
             base = None if seen is None else seen.snapshot_id
-        else:
+        elif self.answered is None:
             self.metadata.find_snapshot(base)
         return CommitBase(base, isolation_level(self.metadata.properties, default_level, level), conflict_filter)
 
@@ -227,11 +227,10 @@ class PendingCommit:
             self._absent.append(absent)
 
     def add_cherry_pick(self, pick: CherryPick) -> None:
-        """Adds a cherry-pick, the first change of rows and refs. Raises ValidationError, NoSuchSnapshotError."""
+        """Adds a cherry-pick, the first change of rows and refs. Raises ValidationError."""
         self.check_first_change()
         if self.metadata.refs != self.state.metadata.refs:
             raise ValidationError("a cherry-pick must be a transaction's first change of refs")
-        pick.source(self.metadata)
         self.add_action(PickSnapshot(pick, self.new_snapshot_id()))
 
     def add_writing(self, action: Action, given: Iterable[ContentFile] = ()) -> None:

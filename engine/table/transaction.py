@@ -161,6 +161,8 @@ class Transaction(OnceInBlock):
                 case ChangeMetadata():
                     self.add(op)
                 case CherryPick():
+                    if self._pending.answered is None:
+                        op.source(self.metadata)
                     self._pending.add_cherry_pick(op)
 
     def change_statistics(self, ops: Sequence[ChangeMetadata]) -> None:

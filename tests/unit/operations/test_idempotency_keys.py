@@ -233,6 +233,33 @@ def test_a_change_of_a_branch_that_is_gone_is_not_made_again(lake: Catalog) -> N
     assert found == [1, 1, 4, 5]
 
 
+@pytest.mark.parametrize(
+    ("ref", "change"),
+    [
+        ("main", lambda t, s, k: t.overwrite(rows(4), "id = 1", base_snapshot_id=s, idempotency_key=k)),
+        ("main", lambda t, s, k: t.upsert(rows(1, 4), ["id"], base_snapshot_id=s, idempotency_key=k)),
+        ("main", lambda t, s, k: t.delete("id = 1", base_snapshot_id=s, idempotency_key=k)),
+        ("dev", lambda t, s, k: t.manage_snapshots(idempotency_key=k).cherry_pick(s).commit()),
+    ],
+)
+def test_a_change_of_a_snapshot_that_is_gone_is_not_made_again(
+    lake: Catalog, ref: str, change: Callable[[Table, int, str], Any]
+) -> None:
+    """It was the base, or was picked, and then expired."""
+    table = lake.load_table("ns.t")
+    table.append(rows(1))
+    table.append(rows(2), branch="dev")
+    table.append(rows(3))
+    named = table.metadata.refs[ref].snapshot_id
+    change(table, named, "k")
+    table.manage_snapshots().remove_branch("dev").commit()
+    table.append(rows(5))
+    table.maintenance.expire_snapshots().by_id(named).commit()
+    position = lake.position
+    change(table, named, "k")
+    assert lake.position == position
+
+
 @pytest.mark.parametrize("name", ["create_namespace", "purge_table", "Table.append"])
 def test_a_call_that_another_made_meanwhile_is_made_once(
     lake: Catalog, open_again: Callable[[], Catalog], monkeypatch: pytest.MonkeyPatch, name: str

@@ -141,7 +141,9 @@ def test_a_batch_whose_commit_was_rolled_back_is_refused(warehouse: Path, table:
         writer.commit(written(writer._files, f"q{overwrite}"), 0)
         table.refresh().manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
         again = written(writer._files, f"q{overwrite}")
-        with pytest.raises(ValidationError, match=rf"batch 0 of the query q{overwrite} was committed .* does not stand on"):
+        with pytest.raises(
+            ValidationError, match=rf"batch 0 of the query q{overwrite} was committed .* does not stand on"
+        ):
             writer.commit(again, 0)
         writer.abort(again, 0)
         assert there(again) == [False]
