@@ -175,6 +175,10 @@ class _Gathering:
         snapshots = {s.snapshot_id: s for s in self._state.metadata.snapshots}
         found, known = self._repository.models.manifests_of(self._state.stream, list(snapshots))
         out = {m.manifest.manifest_path: m for m in found}
+        # From a list of another engine it came into one of ours.
+        for path, spec_id in self._of_unknown_specs(found):
+            text = f"{path} is listed as one of partition spec {spec_id}, which the table does not have"
+            self.faults.append(Fault(Cause.UNREADABLE, MANIFEST, path, text))
         self._ours = {snapshots[i].manifest_list or "" for i in known}
         for i in snapshots.keys() - known:
             for listed in self._foreign(snapshots[i]):
@@ -189,8 +193,8 @@ class _Gathering:
                 self._reach(location)
                 data = self._repository.entries.file_bytes(self._state.stream, location, storage)
                 listed = [ListedManifest(m) for m in read_manifest_list(data, location)]
-                if unknown := {m.manifest.partition_spec_id for m in listed} - self._state.metadata.specs.keys():
-                    text = f"{location} has manifests of partition spec {min(unknown)}, which the table does not have"
+                if unknown := self._of_unknown_specs(listed):
+                    text = f"{location} has manifests of partition spec {unknown[0][1]}, which the table does not have"
                     self.faults.append(Fault(Cause.UNREADABLE, LIST, location, text))
                 return listed
             return []
@@ -201,6 +205,12 @@ class _Gathering:
                 self._reach(path)
                 out.append(ListedManifest(inline_manifest(path, snapshot, storage)))
         return out
+
+    def _of_unknown_specs(self, listed: Iterable[ListedManifest]) -> list[tuple[str, int]]:
+        """The manifests that nothing can be planned by, as the table does not have their spec, and its number."""
+        specs = self._state.metadata.specs
+        live = (m.manifest for m in listed if m.manifest.has_live_files)
+        return [(m.manifest_path, m.partition_spec_id) for m in live if m.partition_spec_id not in specs]
 
     def _reach(self, location: str) -> None:
         """Raises StorageError where the store is known not to answer: each try may take seconds."""

@@ -189,6 +189,13 @@ def test_a_list_with_manifests_of_an_unknown_partition_spec_is_a_finding(
     [finding] = catalog.verify().findings
     assert (finding.cause, finding.kind, finding.examples) == ("unreadable", "manifest list", (uri(list_of(table)),))
     assert "manifests of partition spec 77, which the table does not have" in str(finding)
+    ours.append(rows(1))
+    head = ours.current_snapshot()
+    assert head is not None
+    ours.maintenance.expire_snapshots().by_ids(s.snapshot_id for s in ours.snapshots() if s != head).commit()
+    [finding] = catalog.verify().findings
+    assert (finding.cause, finding.kind) == ("unreadable", "manifest"), "it is in the list of a commit of ours now"
+    assert "-m0.avro is listed as one of partition spec 77, which the table does not have" in str(finding)
 
 
 def test_earlier_metadata_of_others_may_go(registered: icecore.Catalog, tmp_path: Path) -> None:
