@@ -97,12 +97,20 @@ class SqliteFile:
                 raise MovedWarehouseError(why_lost(self.path))
             self._check_is_same()
             found, takes_locks, seen = self._opened()
-            self._local.held = HeldLog(self.path, found, takes_locks)
-            if self._file_id is None and not self.read_only:
-                self._file_id = self._local.held.file_id
+            self._local.held = self._held(found, takes_locks)
             self._local.look_at = 0.0
             self._local.connection, self._local.seen = found, seen
         return found
+
+    def _held(self, found: sqlite3.Connection, takes_locks: bool) -> HeldLog:
+        """The files that a new connection has open. Raises MovedWarehouseError where another log came meanwhile."""
+        held = HeldLog(self.path, found, takes_locks)
+        if self._file_id is None and not self.read_only:
+            self._file_id = held.file_id
+        elif self._file_id not in (None, held.file_id):
+            found.close()
+            raise self._moved()
+        return held
 
     def _opened(self) -> tuple[sqlite3.Connection, bool, _Seen | None]:
         """A new connection, whether it takes locks, and, where it does not, the log's files as they were before it.
@@ -158,7 +166,7 @@ class SqliteFile:
         return seen is None or seen == self._seen()
 
     def _connect(self, takes_locks: bool) -> sqlite3.Connection:
-        mode = "ro" if self.read_only else "rwc"
+        mode = "ro" if self.read_only else "rwc" if self._file_id is None else "rw"
         limits = "" if takes_locks else "&immutable=1"
         if self.read_only and not os.access(self.path, os.W_OK):
             limits += "&readonly_shm=1"

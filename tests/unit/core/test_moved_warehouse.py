@@ -19,6 +19,7 @@ from core_tables import digests, ids_of, pyiceberg_catalog
 
 import icecore
 from icecore.engine.errors import LostLogWarning, MovedWarehouseError, MovedWarehouseWarning, StorageError
+from icecore.engine.log.store import EventStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
 ROWS = [{"id": n, "city": f"c{n}"} for n in range(10)]
@@ -229,6 +230,33 @@ def test_a_log_that_was_replaced_while_it_is_open_takes_no_commit_of_another_thr
         with icecore.open(lake) as restored:
             restored.load_table("s.v2").append([{"id": 13, "city": "new"}])
             assert restored.verify().problems == ()
+
+
+@pytest.mark.parametrize("is_put_back", [True, False])
+def test_a_log_that_is_replaced_just_as_a_thread_opens_it_takes_no_commit_of_it(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, is_put_back: bool
+) -> None:
+    log, copy, connect = lake / "icecore.db", lake.with_name("copy.db"), EventStore._connect
+    shutil.copy(log, copy)
+
+    def replaced(store: EventStore, takes_locks: bool) -> sqlite3.Connection:
+        for file in list(lake.glob("icecore.db*")):
+            file.rename(lake.with_name(f"away-{file.name}"))
+        if is_put_back:
+            shutil.copy(copy, log)
+        return connect(store, takes_locks)
+
+    with icecore.open(lake) as catalog, ThreadPoolExecutor(1) as pool:
+        table = catalog.load_table("s.v2")
+        table.append([{"id": 11, "city": "new"}])
+        with monkeypatch.context() as patched:
+            patched.setattr(EventStore, "_connect", replaced)
+            with pytest.raises(MovedWarehouseError if is_put_back else StorageError):
+                pool.submit(table.scan().count).result()
+        for _ in range(2):
+            with pytest.raises(MovedWarehouseError, match="not the log that was opened"):
+                pool.submit(table.append, [{"id": 12, "city": "new"}]).result()
+        assert log.exists() == is_put_back
 
 
 def test_who_had_it_open_when_it_was_moved_leaves_nothing_in_its_way_back(lake: Path) -> None:
