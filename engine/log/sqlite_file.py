@@ -31,7 +31,7 @@ from icecore.engine.errors import (
     WarehouseLockedError,
 )
 from icecore.engine.log.lock.held_log import SETTINGS as SETTINGS
-from icecore.engine.log.lock.held_log import FileId, HeldLog, has_content, is_at, wal_path, was_lost, why_lost
+from icecore.engine.log.lock.held_log import UNKNOWN, FileId, HeldLog, has_content, is_at, wal_path, was_lost, why_lost
 from icecore.engine.queries.named_queries import query
 
 DEFAULT_LOCK_TIMEOUT_S = 60.0
@@ -105,7 +105,9 @@ class SqliteFile:
     def _held(self, found: sqlite3.Connection, takes_locks: bool) -> HeldLog:
         """The files that a new connection has open. Raises MovedWarehouseError where another log came meanwhile."""
         held = HeldLog(self.path, found, takes_locks)
-        if self._file_id is None and not self.read_only:
+        if held.file_id == UNKNOWN:
+            held.file_id = self._file_id or UNKNOWN
+        elif self._file_id is None and not self.read_only:
             self._file_id = held.file_id
         elif self._file_id not in (None, held.file_id):
             found.close()

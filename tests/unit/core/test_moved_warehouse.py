@@ -19,6 +19,7 @@ from core_tables import digests, ids_of, pyiceberg_catalog
 
 import icecore
 from icecore.engine.errors import LostLogWarning, MovedWarehouseError, MovedWarehouseWarning, StorageError
+from icecore.engine.log.lock import held_log
 from icecore.engine.log.store import EventStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
@@ -257,6 +258,21 @@ def test_a_log_that_is_replaced_just_as_a_thread_opens_it_takes_no_commit_of_it(
             with pytest.raises(MovedWarehouseError, match="not the log that was opened"):
                 pool.submit(table.append, [{"id": 12, "city": "new"}]).result()
         assert log.exists() == is_put_back
+
+
+def test_a_thread_goes_on_whose_log_the_system_did_not_tell_for_a_moment(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with icecore.open(lake) as catalog, ThreadPoolExecutor(1) as pool:
+        with monkeypatch.context() as patched:
+            patched.setattr(held_log, "_identity", lambda path: held_log.UNKNOWN)
+            assert pool.submit(lambda: catalog.position).result() == catalog.position
+        pool.submit(catalog.load_table("s.v2").append, [{"id": 11, "city": "new"}]).result()
+    with monkeypatch.context() as patched:
+        patched.setattr(held_log, "_identity", lambda path: held_log.UNKNOWN)
+        catalog = icecore.open(lake)
+    with catalog, ThreadPoolExecutor(1) as pool:
+        pool.submit(catalog.load_table("s.v2").append, [{"id": 12, "city": "new"}]).result()
 
 
 def test_who_had_it_open_when_it_was_moved_leaves_nothing_in_its_way_back(lake: Path) -> None:
