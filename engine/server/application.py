@@ -253,9 +253,9 @@ def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
     asked = call
     with watching_commits() as watch:
         try:
+            asked = _let_in(endpoint, call)
             # What was put in its place may say something else, and others go by that.
             call.catalog._warehouse.store.check_in_place()
-            asked = _let_in(endpoint, call)
             body = _read(endpoint, raw)
             asked = evolve(asked, body=body, past=_then(endpoint, asked))
             if asked.principal is not None:

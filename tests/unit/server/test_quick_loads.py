@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from rest_client import RestClient, make_table
+from rest_client import RestClient, make_table, served
 
 import icecore
+from icecore.engine.server.auth.access_tokens import AccessTokens
+from icecore.engine.server.auth.grants import Grant
+from icecore.engine.server.server_settings import ServerSettings
 from icecore.engine.server.wire import quick_loads
 
 T = "/v1/namespaces/ns/tables/t"
@@ -108,6 +111,17 @@ def test_a_log_that_was_replaced_is_not_answered_from(rest: RestClient, catalog:
         assert reply.status == 403 and b"is not the log that was opened" in reply.body, path
     log.with_name("before.db").rename(log)
     assert [rest.get(path).status for path in paths] == [200] * len(paths)
+
+
+def test_who_has_no_token_is_not_told_where_a_log_was_that_was_replaced(tmp_path: Path) -> None:
+    with icecore.open(tmp_path / "w") as catalog, served(catalog, ServerSettings(readers=1)) as rest:
+        token = AccessTokens(catalog._warehouse.store).create("ann", [Grant.parse("read:*")])[1]
+        asked = {"authorization": f"Bearer {token}"}
+        assert rest.get("/v1/namespaces", **asked).status == 200
+        (log := catalog.path / "icecore.db").rename(log.with_name("before.db"))
+        assert rest.get("/v1/namespaces").error[:2] == (401, "NotAuthorizedException")
+        assert rest.get("/v1/namespaces", **asked).status == 403
+        log.with_name("before.db").rename(log)
 
 
 def test_memory_holds_what_was_asked_for_last(tmp_path: Path) -> None:
