@@ -217,11 +217,14 @@ class _Turns:
         storage, metadata = self.repository.storage_of(state), state.metadata
         own = {f.location.rpartition("/")[0] for f in self._files}
         folders = {f.location.rpartition("/")[0] for f in self._files if f.location.endswith(METADATA_ENDINGS)}
-        for folder in folders | {metadata_folder(metadata.location, metadata.properties)}:
+        # The name of the one that they are in now need not tell where the table is.
+        last = metadata_folder(metadata.location, metadata.properties)
+        for folder in folders | {last}:
             if self._is_ours is not None and self._is_ours(f"{folder}/{VERSION_HINT}"):
                 drop_lone_hint(folder, storage)
                 storage.remove_empty_folders(folder)
-                self._remove_location(folder, own, storage)
+                if folder != last:
+                    self._remove_location(folder, own, storage)
         for folder in folders_of(state):
             storage.remove_empty_folders(folder)
 

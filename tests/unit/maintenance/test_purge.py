@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from core_tables import age, ids_of, local, make_table, put, rows, store_of
+from core_tables import SCHEMA, age, ids_of, local, make_table, put, rows, store_of
 from test_deletion_events import Killed, die_at, due, last_event, named_by
 
 import icecore
@@ -123,6 +123,18 @@ def test_no_names_of_partitions_are_left_where_a_table_was_before(catalog: iceco
     (places[1] / "data" / "mine.txt").touch()
     catalog.drop_table("ns.t", purge=True)
     assert sorted(catalog.path.glob("ns/**/*")) == [places[1], places[1] / "data", places[1] / "data" / "mine.txt"]
+
+
+def test_a_folder_above_metadata_files_that_were_given_a_place_stays(tmp_path: Path) -> None:
+    """No table was there: here it is what all tables are to lie in, and was removed with all that was empty in it."""
+    (namespace := tmp_path / "root" / "ns").mkdir(parents=True)
+    with icecore.open(tmp_path / "w", location_roots=[str(tmp_path / "root")]) as catalog:
+        catalog.create_namespace("ns")
+        places = {"write.metadata.path": f"file://{tmp_path}/root/metadata"}
+        table = catalog.create_table("ns.t", SCHEMA, location=f"file://{namespace}/t", properties=places)
+        table.append(rows(1))
+        catalog.drop_table("ns.t", purge=True)
+    assert sorted(tmp_path.glob("root/**/*")) == [namespace]
 
 
 def test_a_purged_table_can_not_come_back(catalog: icecore.Catalog, tmp_path: Path) -> None:
