@@ -54,7 +54,7 @@ class SqliteFile:
     """The file of a warehouse log, through the named queries of sql/, whatever its rows mean."""
 
     _file_id: FileId | None = None
-    """The file that the first connection was to, as are those of other threads: what was read of it is kept."""
+    """The file that the first connection was to, as are all others: what was read of it is kept."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, create: bool, read_only: bool, lock_timeout_s: float, durable: bool
@@ -89,7 +89,7 @@ class SqliteFile:
     def connection(self) -> sqlite3.Connection:
         """This thread's connection; a forked child gets its own.
 
-        Raises MovedWarehouseError where locks were lost, and for the first one of a thread to another file than before.
+        Raises MovedWarehouseError where locks were lost, and for a new one to another file than before.
         """
         found: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if found is None or not self._is_current():
@@ -107,9 +107,9 @@ class SqliteFile:
         held = HeldLog(self.path, found, takes_locks)
         if held.file_id == UNKNOWN:
             held.file_id = self._file_id or UNKNOWN
-        elif self._file_id is None and not self.read_only:
+        elif self._file_id is None:
             self._file_id = held.file_id
-        elif self._file_id not in (None, held.file_id):
+        elif self._file_id != held.file_id:
             found.close()
             raise self._moved()
         return held

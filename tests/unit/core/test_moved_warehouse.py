@@ -233,6 +233,34 @@ def test_a_log_that_was_replaced_while_it_is_open_takes_no_commit_of_another_thr
             assert restored.verify().problems == ()
 
 
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_who_reads_a_log_that_was_replaced_is_told_no_mixture_of_both(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, has_locks: bool
+) -> None:
+    """Another connection applied the events of the one that is there to the state that was read of the one before."""
+    may = EventStore._may_make_files
+    monkeypatch.setattr(EventStore, "_may_make_files", lambda self: (has_locks or not self.read_only) and may(self))
+    log, copy = lake / "icecore.db", lake.with_name("copy.db")
+    shutil.copy(log, copy)
+    with icecore.open(lake) as catalog:
+        catalog.load_table("s.v2").append([{"id": 11, "city": "before"}])
+    with icecore.open(lake, read_only=True) as reader, ThreadPoolExecutor(1) as pool:
+        assert reader.load_table("s.v2").scan("city = 'now'").count() == 0
+        for file in list(lake.glob("icecore.db*")):
+            file.rename(lake.with_name(f"away-{file.name}"))
+        shutil.copy(copy, log)
+        with icecore.open(lake) as catalog:
+            for id in (21, 22):
+                catalog.load_table("s.v2").append([{"id": id, "city": "now"}])
+        with pytest.raises(MovedWarehouseError, match="not the log that was opened"):
+            pool.submit(lambda: reader.load_table("s.v2").scan("city = 'now'").count()).result()
+        if not has_locks:
+            with pytest.raises(MovedWarehouseError, match="not the log that was opened"):
+                reader.load_table("s.v2")
+    with icecore.open(lake, read_only=True) as reader:
+        assert reader.load_table("s.v2").scan("city = 'now'").count() == 2
+
+
 @pytest.mark.parametrize("is_put_back", [True, False])
 def test_a_log_that_is_replaced_just_as_a_thread_opens_it_takes_no_commit_of_it(
     lake: Path, monkeypatch: pytest.MonkeyPatch, is_put_back: bool
