@@ -165,7 +165,7 @@ def _partition_faults(partition: Any, spec: PartitionSpec, schema: Schema) -> It
     if not isinstance(partition, (tuple, list)) or len(partition) != len(spec.fields):
         yield f"the partition must have the {len(spec.fields)} values of spec {spec.spec_id}, found {partition!r:.200}"
         return
-    if spec.has_unknown_transform:
+    if spec.has_unknown_values:
         yield f"partition spec {spec.spec_id} has an unknown transform, so nothing is written with it"
     for f, value in zip(spec.fields, partition, strict=True):
         kind = f.result_type(schema)

@@ -95,13 +95,13 @@ class TableText:
 
 def spec_text(spec: PartitionSpec, schema: Schema) -> str:
     """A spec in terms: `month(ts), bucket(8, id)`."""
-    return ", ".join(_term(f.transform, f.source_id, schema) for f in spec.fields) or "nothing"
+    return ", ".join(_term(f.transform, f.source_ids, schema) for f in spec.fields) or "nothing"
 
 
 def order_text(order: SortOrder, schema: Schema) -> str:
     """A sort order in terms: `ts DESC NULLS LAST`."""
     terms = (
-        f"{_term(f.transform, f.source_id, schema)} {f.direction.upper()} {f.null_order.replace('-', ' ').upper()}"
+        f"{_term(f.transform, f.source_ids, schema)} {f.direction.upper()} {f.null_order.replace('-', ' ').upper()}"
         for f in order.fields
     )
     return ", ".join(terms) or "nothing"
@@ -117,9 +117,9 @@ def column_lines(schema: Schema) -> list[str]:
     ]
 
 
-def _term(transform: Transform, source_id: int, schema: Schema) -> str:
-    field = schema.get_field(source_id)
-    column = schema.name_of(source_id) if field is not None else f"<dropped column {source_id}>"
+def _term(transform: Transform, source_ids: tuple[int, ...], schema: Schema) -> str:
+    known = ((i, schema.get_field(i) is not None) for i in source_ids)
+    column = ", ".join(schema.name_of(i) if is_there else f"<dropped column {i}>" for i, is_there in known)
     if isinstance(transform, IdentityTransform):
         return column
     name, _, argument = str(transform).partition("[")

@@ -72,7 +72,7 @@ def creation_updates(
     check_properties(properties)
     spec.check(fresh)
     order.check(fresh)
-    if spec.has_unknown_transform:
+    if spec.has_unknown_values:
         raise ValidationError(f"a partition spec with an unknown transform can't be committed (G3): {spec}")
     return [
         AssignUuid(table_uuid),

@@ -168,7 +168,7 @@ def evolved_spec(ops: Sequence[SpecOp], *, case_sensitive: bool = True) -> Chang
         out: Updates = []
         if spec.spec_id not in metadata.specs:
             spec.check(metadata.schema())
-            if spec.has_unknown_transform:
+            if spec.has_unknown_values:
                 raise ValidationError(f"a partition spec with an unknown transform can't be committed (G3): {spec}")
             out.append(AddPartitionSpec(spec))
         out.append(SetDefaultSpec(spec.spec_id))

@@ -182,7 +182,7 @@ def _followed_spec(
 
 def _spec_updates(metadata: TableMetadata, spec: PartitionSpec, schema: Schema) -> Updates:
     spec.check(schema)
-    if spec.has_unknown_transform:
+    if spec.has_unknown_values:
         raise ValidationError(f"a partition spec with an unknown transform can't be committed (G3): {spec}")
     for known in metadata.partition_specs:
         if known.same_as(spec):

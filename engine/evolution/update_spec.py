@@ -75,7 +75,7 @@ def evolve_spec(
     for op in ops:
         changes.record(op)
     spec = PartitionSpec(changes.fields(), max(specs) + 1)
-    if spec.has_unknown_transform:
+    if spec.has_unknown_values:
         raise ValidationError(f"{spec} has a transform that is unknown here, so it can't be written with (G3)")
     spec.check(schema)
     return next((s for s in specs.values() if s.same_as(spec)), spec)

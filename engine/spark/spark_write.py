@@ -70,12 +70,16 @@ def write_frame_files(
     Raises ValidationError where data, spec, order or a property doesn't fit, StorageError where writing fails. What
     tasks wrote before an error stays behind as orphan files.
     """
-    if spec.has_unknown_transform:
+    if spec.has_unknown_values:
         raise ValidationError(
             f"partition spec {spec.spec_id} has an unknown transform, so nothing can be written: {spec}"
         )
     spec.check(schema)
     if sort_order is not None:
+        if sort_order.has_unknown_values:
+            raise ValidationError(
+                f"sort order {sort_order.order_id} has an unknown transform, so nothing can be written: {sort_order}"
+            )
         sort_order.check(schema)
     schema_to_arrow(schema)
     frame = conform_frame(df, schema)

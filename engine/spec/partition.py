@@ -96,6 +96,14 @@ class PartitionSpec:
         return any(isinstance(f.transform, UnknownTransform) for f in self.fields)
 
     @property
+    def has_unknown_values(self) -> bool:
+        """Whether rows can't be given values of a field: its transform isn't known, or is of several columns (PT6).
+
+        The transforms that are known are of one column: what one of the same name makes of several can't be told.
+        """
+        return any(is_unknown(f.transform, f.source_ids) for f in self.fields)
+
+    @property
     def last_assigned_field_id(self) -> int:
         """The highest field id; 999 for a spec without fields (PT1)."""
         return max((f.field_id for f in self.fields), default=PARTITION_FIELD_ID_START - 1)
@@ -171,7 +179,8 @@ class PartitionSpec:
                     )
 
     def __str__(self) -> str:
-        return "[" + ", ".join(f"{f.name}: {f.transform}({f.source_id})" for f in self.fields) + "]"
+        terms = (f"{f.name}: {f.transform}({', '.join(map(str, f.source_ids))})" for f in self.fields)
+        return f"[{', '.join(terms)}]"
 
 
 _FIELD_KEYS = frozenset({"source-id", "source-ids", "field-id", "name", "transform"})
@@ -193,6 +202,11 @@ def fields_from_list(items: Iterable[Any]) -> tuple[PartitionField, ...]:
             )
         )
     return tuple(out)
+
+
+def is_unknown(transform: Transform, source_ids: tuple[int, ...]) -> bool:
+    """Whether nothing tells what the transform makes of these source columns; void is known of any number."""
+    return isinstance(transform, UnknownTransform) or (len(source_ids) > 1 and not isinstance(transform, VoidTransform))
 
 
 def source_ids(item: Any, where: str) -> tuple[int, ...]:

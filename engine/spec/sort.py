@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from icecore.engine.common.json_reader import get, get_list, unknown
 from icecore.engine.errors import ValidationError
-from icecore.engine.spec.partition import source_ids
+from icecore.engine.spec.partition import is_unknown, source_ids
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import Transform, parse_transform
 
@@ -92,6 +92,11 @@ class SortOrder:
         """Whether the order has no fields."""
         return not self.fields
 
+    @property
+    def has_unknown_values(self) -> bool:
+        """Whether rows can't be sorted by a field: its transform isn't known, or is of several columns (PT6)."""
+        return any(is_unknown(f.transform, f.source_ids) for f in self.fields)
+
     def check(self, schema: Schema) -> None:
         """Raises ValidationError where a source is missing or of the wrong type."""
         for f in self.fields:
@@ -115,6 +120,12 @@ class SortOrder:
         order_id = get(obj, "order-id", int, "sort order")
         known = frozenset({"order-id", "fields"})
         return cls(tuple(SortField.from_dict(f) for f in fields), order_id, unknown(obj, known))
+
+    def __str__(self) -> str:
+        terms = (
+            f"{f.transform}({', '.join(map(str, f.source_ids))}) {f.direction} {f.null_order}" for f in self.fields
+        )
+        return f"[{', '.join(terms)}]"
 
 
 UNSORTED = SortOrder()

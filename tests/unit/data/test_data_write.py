@@ -345,6 +345,21 @@ def test_unknown_transforms_are_not_written_with(tmp_path: Path) -> None:
         write(rows(1), tmp_path, spec=spec((1, UnknownTransform("zorder"), "z")))
 
 
+def test_a_known_name_on_several_columns_is_not_written_with(tmp_path: Path) -> None:
+    """PT6: what `bucket` makes of two columns is not told; by the first alone another reader would miss the rows."""
+    field = {"source-ids": [1, 2], "field-id": 1000, "name": "b", "transform": "bucket[4]"}
+    odd = PartitionSpec.from_dict({"spec-id": 3, "fields": [field]})
+    with pytest.raises(ValidationError, match=r"spec 3 has an unknown transform.*: \[b: bucket\[4\]\(1, 2\)\]"):
+        write(rows(1), tmp_path, spec=odd)
+    term = {"source-ids": [1, 2], "transform": "identity", "direction": "asc", "null-order": "nulls-first"}
+    order = SortOrder.from_dict({"order-id": 5, "fields": [term]})
+    with pytest.raises(
+        ValidationError, match=r"order 5 has an unknown transform.*: \[identity\(1, 2\) asc nulls-first\]"
+    ):
+        write(rows(1), tmp_path, sort_order=order)
+    assert (odd.fields[0].to_dict(), order.fields[0].to_dict()) == (field, term)
+
+
 def test_t2_unknown_columns_are_not_stored(tmp_path: Path) -> None:
     """A column of type unknown is in no file, at any depth; its neighbours are."""
     inner = StructType((NestedField(3, "x", LongType()), NestedField(4, "nothing", UnknownType())))
