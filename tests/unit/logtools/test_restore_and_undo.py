@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from core_tables import ids_of, make_table, peer_ids, rows, store_of
@@ -17,6 +18,8 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
     ValidationError,
 )
+from icecore.engine.joint_commit import joint_revert
+from icecore.engine.joint_commit.joint_commit import commit_jointly
 
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
@@ -212,6 +215,23 @@ def test_namespaces_that_a_range_changed_stay_where_they_were_changed_since(cata
     with pytest.raises(CommitConflictError, match="the namespace b was changed since"):
         catalog.revert(first, through=first + 1)
     assert [catalog.load_namespace_properties(name) for name in ("a", "b")] == [{"k": "2"}, {"k": "4"}]
+
+
+def test_properties_that_are_set_while_a_revert_is_under_way_stay(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.create_namespace("a", {"k": "1"})
+    catalog.update_namespace_properties("a", updates={"k": "2"})
+    changed = catalog.position
+
+    def late(*arguments: Any) -> Any:
+        catalog.update_namespace_properties("a", updates={"k": "3"})
+        return commit_jointly(*arguments)
+
+    monkeypatch.setattr(joint_revert, "commit_jointly", late)
+    with pytest.raises(CommitConflictError, match="the namespace a was changed since"):
+        catalog.revert(changed)
+    assert catalog.load_namespace_properties("a") == {"k": "3"}
 
 
 @pytest.mark.parametrize("more", [0, 1])
