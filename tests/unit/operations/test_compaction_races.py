@@ -165,3 +165,28 @@ def test_a_compaction_does_not_keep_what_a_rollback_took_back(
     table.rewrite_data_files(options=options)
     assert ids_of(table) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
     assert files_in(table) == files_of(table)
+
+
+@pytest.mark.parametrize("change", ["compaction", "delete"])
+def test_values_of_a_column_that_came_back_meanwhile_are_kept(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]], change: str
+) -> None:
+    """Files that were written without the column are not used once it is there again."""
+    table = make_table(catalog, partition_spec=["truncate(2, id)"])
+    table.append(rows(0, 1))
+    table.append(rows(2, 3))
+    with table.update_schema() as schema:
+        schema.delete_column("name")
+    dropped, other = catalog.position, open_again()
+
+    def race() -> None:
+        other.revert(dropped)
+        other.load_table("ns.t").delete("id = 3")
+
+    losing.append(race)
+    if change == "delete":
+        table.refresh().delete("id = 0")
+    else:
+        table.refresh().rewrite_data_files(options={"rewrite-all": "true"})
+    left = [1, 2] if change == "delete" else [0, 1, 2]
+    assert table.refresh().scan().to_arrow().sort_by("id").to_pydict() == {"id": left, "name": [f"n{i}" for i in left]}
