@@ -313,6 +313,15 @@ def test_c5_two_vectors_for_one_file(catalog: icecore.Catalog, open_again: Open)
         table.row_delta((), deletes, isolation_level="snapshot", base_snapshot_id=base_of(table))
 
 
+def test_c5_rows_of_a_file_that_was_rewritten_are_not_deleted_by_position(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, properties=MERGE_ON_READ)
+    table.append(rows(1, 2))
+    base = base_of(table)
+    catalog.load_table("ns.t").rewrite_data_files(options={"rewrite-all": "true"})
+    with pytest.raises(ConflictingCommitsError, match="was removed"):
+        table.delete("id = 1", base_snapshot_id=base, isolation_level="snapshot")
+
+
 def test_d1_delete_files_that_do_not_fit_the_version(catalog: icecore.Catalog) -> None:
     """v1 has none, v2 no vectors, v3 no new position delete files, and a file has one vector."""
     three = make_table(catalog, "three", format_version=3)
