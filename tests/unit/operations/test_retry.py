@@ -16,9 +16,11 @@ import icecore
 from icecore.engine.errors import CommitConflictError, CommitStateUnknownError, ValidationError
 from icecore.engine.operations import delete_by_filter
 from icecore.engine.operations.copy_on_write import LiveRows
+from icecore.engine.operations.reusable_files import ReusableFiles
 from icecore.engine.repository import retry_policy
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.retry_policy import RetryPolicy
+from icecore.engine.spec.content_file import DataFileContent
 
 
 def test_the_policy_is_that_of_the_properties() -> None:
@@ -109,6 +111,19 @@ def test_files_that_nobody_touched_are_read_and_written_once(
     assert files_in(table) == files_of(table)
     assert peer_ids(catalog.path) == ids_of(table) if version < 3 else True
     assert catalog.verify().problems == ()
+
+
+def test_deletes_of_a_file_are_used_again_where_all_of_them_are_in_one(catalog: icecore.Catalog) -> None:
+    """A delete file of a whole partition that got too large ends within the deletes of a data file."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    [task] = table.scan().plan_files()
+    rest = evolve(task.file, content=DataFileContent.POSITION_DELETES, referenced_data_file=task.file.file_path)
+    known = ReusableFiles()
+    known.note_deletes([task], [evolve(rest, referenced_data_file=None), rest])
+    assert not known.deletes
+    known.note_deletes([task], [rest])
+    assert list(known.deletes.values()) == [rest]
 
 
 def test_a_commit_that_is_given_up_leaves_no_file(
