@@ -234,6 +234,32 @@ def test_properties_that_are_set_while_a_revert_is_under_way_stay(
     assert catalog.load_namespace_properties("a") == {"k": "3"}
 
 
+def test_what_was_changed_again_of_a_view_stays(catalog: icecore.Catalog) -> None:
+    view = catalog.create_view("ns.v", "SELECT 1 AS a")
+    view.set_properties({"k": "1", "other": "1"})
+    view.set_properties({"k": "2"})
+    with pytest.raises(CommitConflictError, match=r"the properties \['k'\] were set again"):
+        catalog.revert(catalog.position - 1)
+    view.replace("SELECT 2 AS a")
+    view.replace("SELECT 3 AS a")
+    with pytest.raises(CommitConflictError, match="another version is the current one"):
+        catalog.revert(catalog.position - 1)
+    view.refresh()
+    assert view.properties == {"k": "2", "other": "1"} and view.to_arrow().to_pydict() == {"a": [3]}
+
+
+def test_a_range_in_which_a_branch_was_set_to_another_snapshot_is_not_undone(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    table.append(rows(1))
+    first, start = table.snapshots()[-1].snapshot_id, catalog.position
+    table.append(rows(2))
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    table.refresh().append(rows(3))
+    with pytest.raises(ValidationError, match=f"main was set to another snapshot at position {start + 2}"):
+        catalog.revert(start + 1, through=start + 3)
+    assert ids_of(table.refresh()) == [1, 3]
+
+
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_revert_of_what_is_as_before_is_refused_and_foretold_so(catalog: icecore.Catalog, more: int) -> None:
     table = make_table(catalog, properties={"a": "1"})
