@@ -16,6 +16,7 @@ from icecore.engine.revert.net_changes import net_changes
 from icecore.engine.revert.revert_conflicts import later_commits, positions_text
 from icecore.engine.revert.revert_metadata import Kinds, check_undoable, undone_metadata
 from icecore.engine.revert.revert_rows import undo_rows
+from icecore.engine.revert.revert_schema import values_check
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.spec.updates.table_update import (
@@ -65,6 +66,7 @@ def revert_commands(
         return []
 
     def prepare(state: TableState) -> Sequence[Command]:
+        check_unmoved = values_check(repository, before, after, state, refuse)
         taken = snapshot_ids | {s.snapshot_id for s in state.metadata.snapshots}
         left = [r for r in rows if not is_only_made(r.branch, state.metadata)]
         branches = frozenset(r.branch for r in left)
@@ -72,7 +74,7 @@ def revert_commands(
         def updates_for(metadata: TableMetadata) -> list[TableUpdate]:
             return undone_metadata(before.metadata, after.metadata, metadata, branches, refuse)
 
-        commands: list[Command] = [ChangeMetadata(updates_for), ChangeMetadata(check_shape)]
+        commands: list[Command] = [ChangeMetadata(f) for f in (check_unmoved, updates_for, check_shape)]
         for change in left:
             snapshot_id = new_snapshot_id(taken)
             taken.add(snapshot_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from icecore.engine.errors import (
     ValidationError,
 )
 from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.revert import revert_schema, revert_table
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.manifest_entries import ManifestEntries
 
@@ -191,6 +193,66 @@ def test_rows_of_a_table_that_was_replaced_since_do_not_come_back(catalog: iceco
     with pytest.raises(CommitConflictError, match="set to a snapshot without it since"):
         catalog.revert(deleted)
     assert table.refresh().scan().to_arrow().to_pylist() == [{"x": 1}]
+
+
+@pytest.mark.parametrize("mode", ["rewrite", "copy-on-write"])
+@pytest.mark.parametrize("is_meanwhile", [False, True])
+def test_a_column_whose_rows_were_written_without_it_does_not_come_back_empty(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, mode: str, is_meanwhile: bool
+) -> None:
+    """Rows that were appended since never had its values. Where what rewrote others is undone first, they have them."""
+    table = make_table(catalog)
+    table.append(rows(1, 2))
+    table.append(rows(3))
+    table.update_schema().delete_column("name").commit()
+    dropped = catalog.position
+
+    def rewrite() -> None:
+        other = catalog.load_table("ns.t")
+        other.rewrite_data_files(options={"rewrite-all": "true"}) if mode == "rewrite" else other.delete("id = 1")
+
+    if is_meanwhile:
+        check, once = revert_schema.values_check, iter([rewrite])
+
+        def checked_before(*a: Any) -> Any:
+            found = check(*a)
+            next(once, lambda: None)()
+            return found
+
+        monkeypatch.setattr(revert_table, "values_check", checked_before)
+    else:
+        rewrite()
+    with pytest.raises(CommitConflictError, match="written anew since, without the column 'name'"):
+        catalog.revert(dropped)
+    assert not table.refresh().schema().has_name("name")
+    catalog.revert(catalog.position)
+    table.append(pa.table({"id": [4]}))
+    catalog.revert(dropped)
+    found = catalog.load_table("ns.t").scan().to_arrow().sort_by("id").to_pylist()
+    assert found == [*rows(1, 2, 3).to_pylist(), {"id": 4, "name": None}]
+
+
+@pytest.mark.parametrize(
+    ("change", "row", "why"),
+    [
+        (lambda schema: schema.update_column("id", "long"), {"id": 2**40}, "where 'id' is long"),
+        (lambda schema: schema.make_column_optional("id"), {"id": None}, "where 'id' may be null"),
+    ],
+)
+def test_a_column_that_may_hold_more_by_now_stays_as_it_is(
+    catalog: icecore.Catalog, change: Callable[[Any], Any], row: dict[str, Any], why: str
+) -> None:
+    """The file that has it could not be read, or had nulls where none may be."""
+    table = catalog.create_table("ns.u", pa.schema([pa.field("id", pa.int32(), nullable=False)]))
+    table.append([{"id": 1}])
+    change(table.update_schema()).commit()
+    changed = catalog.position
+    table.append([row])
+    with pytest.raises(CommitConflictError, match=why):
+        catalog.revert(changed)
+    catalog.revert(catalog.position)
+    catalog.revert(changed)
+    assert ids_of(catalog.load_table("ns.u")) == [1]
 
 
 def test_files_that_came_back_and_were_rewritten_do_not_come_back_again(catalog: icecore.Catalog) -> None:

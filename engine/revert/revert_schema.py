@@ -1,0 +1,85 @@
+"""The way back of a schema, where what was written since by the later one fits the earlier one too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from icecore.engine.commit.decide import StaleRemovals
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.repository.repository import Repository
+from icecore.engine.revert.branch_files import ROW_UPDATES, data_of
+from icecore.engine.revert.net_changes import changed_files
+from icecore.engine.revert.revert_metadata import Refuse
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation
+from icecore.engine.spec.types import PrimitiveType
+from icecore.engine.spec.updates.table_update import TableUpdate
+
+
+def values_check(
+    repository: Repository, before: TableState, after: TableState, now: TableState, refuse: Refuse
+) -> Callable[[TableMetadata], list[TableUpdate]]:
+    """A check that no file came, beside those that are found here to fit, which keeps the schema from being set back.
+
+    A file that took over the rows of others has no values of a column that was dropped, though it comes back. One of a
+    wider type may hold what the narrower one does not, and one of an optional column nulls. Raises the error that
+    `refuse` makes; the check raises StaleRemovals.
+    """
+    is_bound = _is_bound(repository, before, after, now, refuse)
+
+    def check(metadata: TableMetadata) -> list[TableUpdate]:
+        if is_bound and metadata.refs != now.metadata.refs:
+            raise StaleRemovals
+        return []
+
+    return check
+
+
+def _is_bound(repository: Repository, before: TableState, after: TableState, now: TableState, refuse: Refuse) -> bool:
+    """Whether the schema is set back to one that files may not fit. None is there that does not."""
+    old, new = before.metadata.schema(), after.metadata.schema()
+    if old.same_fields(new) or not now.metadata.schema().same_fields(new):
+        return False
+    dropped, loosened = next(_dropped(old, new), None), next(_loosened(old, new), None)
+    if dropped is None and loosened is None:
+        return False
+    for branch in now.metadata.refs:
+        written = _written_since(repository, branch, after, now)
+        if loosened is not None and written.num_rows:
+            raise refuse(f"rows were written to {branch!r} since, where {loosened}", ROW_UPDATES)
+        makers = written["snapshot_id"].unique().to_pylist()
+        if dropped is not None and not all(_is_append(now.metadata, i) for i in makers):
+            raise refuse(f"rows of {branch!r} were written anew since, without the column {dropped!r}", ROW_UPDATES)
+    return True
+
+
+def _dropped(old: Schema, new: Schema) -> Iterator[str]:
+    """The names of fields that are in the old schema only."""
+    for field_id in sorted(old.field_ids - new.field_ids):
+        yield old.name_of(field_id)
+
+
+def _loosened(old: Schema, new: Schema) -> Iterator[str]:
+    """The fields that may hold more in the new schema, with what that is."""
+    for field_id in sorted(old.field_ids & new.field_ids):
+        was, is_now = old.find_field(field_id), new.find_field(field_id)
+        if isinstance(was.field_type, PrimitiveType) and was.field_type != is_now.field_type:
+            yield f"{old.name_of(field_id)!r} is {is_now.field_type}"
+        if was.required and not is_now.required:
+            yield f"{old.name_of(field_id)!r} may be null"
+
+
+def _written_since(repository: Repository, branch: str, after: TableState, now: TableState) -> pa.Table:
+    """The entries of a ref's data files that it, or main where it was not there yet, did not have then."""
+    then = after.metadata.refs.get(branch) or after.metadata.refs.get(MAIN_BRANCH)
+    base = None if then is None else after.metadata.find_snapshot(then.snapshot_id)
+    head = now.metadata.find_snapshot(now.metadata.refs[branch].snapshot_id)
+    return data_of(changed_files(repository, now, base, head)[1])
+
+
+def _is_append(metadata: TableMetadata, snapshot_id: int) -> bool:
+    snapshot = metadata.snapshot_by_id(snapshot_id)
+    return snapshot is not None and snapshot.operation == Operation.APPEND
