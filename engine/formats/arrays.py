@@ -40,6 +40,11 @@ def optional_numbers(values: Sequence[int | None]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(found), [_bits(there), pa.py_buffer(found)])
 
 
+def null(kind: pa.DataType) -> pa.Scalar:
+    """The null of a type: of None, pyarrow makes it by loading pandas."""
+    return pa.nulls(1, kind)[0]
+
+
 def booleans(values: Mask, *, missing: Mask | None = None) -> pa.Array:
     """Truth values, null where `missing` says so."""
     return pa.Array.from_buffers(pa.bool_(), len(values), [None if missing is None else _bits(~missing), _bits(values)])

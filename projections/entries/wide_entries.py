@@ -137,7 +137,7 @@ def inherit_sequence_numbers(table: pa.Table, manifests: Sequence[ManifestFile],
     numbers = of_manifests([m.sequence_number for m in manifests])
     added = pc.equal(table["status"], int(ManifestEntryStatus.ADDED))
     heirs = pc.or_(added, pc.equal(numbers, 0))
-    inherited = pc.if_else(heirs, numbers, pa.scalar(None, pa.int64()))
+    inherited = pc.if_else(heirs, numbers, arrays.null(pa.int64()))
     snapshot_ids = of_manifests([m.added_snapshot_id for m in manifests])
     filled = {
         "sequence_number": pc.coalesce(table["sequence_number"], inherited),
@@ -180,7 +180,7 @@ def _first_row_ids(table: pa.Table, manifests: Sequence[ManifestFile], counts: S
     offsets = table["row_offset"] if "row_offset" in table.column_names else _row_offsets(table, starts)
     known = pa.array(firsts, pa.int64()).take(pa.array(np.repeat(np.arange(len(firsts)), counts)))
     live = pc.not_equal(table["status"], int(ManifestEntryStatus.DELETED))
-    return row_ids(known, table["first_row_id"], pc.if_else(live, offsets, pa.scalar(None, pa.int64())))
+    return row_ids(known, table["first_row_id"], pc.if_else(live, offsets, arrays.null(pa.int64())))
 
 
 def row_ids(
@@ -188,7 +188,7 @@ def row_ids(
 ) -> pa.ChunkedArray:
     """First row ids of files: their own, or else what they take from their manifests'; none where these have none."""
     taken = pc.coalesce(own, pc.add(of_manifests, offsets))
-    return pc.if_else(pc.is_valid(of_manifests), taken, pa.scalar(None, pa.int64()))
+    return pc.if_else(pc.is_valid(of_manifests), taken, arrays.null(pa.int64()))
 
 
 def _check_sequence_numbers(
@@ -208,7 +208,7 @@ def _known_counts(entries: KeyedValues) -> KeyedValues:
     if smallest is None or smallest >= 0:
         return entries
     unknown = pc.less(entries.items, 0)
-    return evolve(entries, items=pc.if_else(unknown, pa.scalar(None, entries.items.type), entries.items))
+    return evolve(entries, items=pc.if_else(unknown, arrays.null(entries.items.type), entries.items))
 
 
 @define
@@ -292,7 +292,7 @@ def _drop_other_units(
         small = pc.and_(pc.less_equal(columns[name], most), pc.greater_equal(columns[name], -most))
         doubtful = pc.and_(doubtful, small.fill_null(True))
     for name in names:
-        columns[name] = pc.if_else(doubtful, pa.scalar(None, pa.int64()), columns[name])
+        columns[name] = pc.if_else(doubtful, arrays.null(pa.int64()), columns[name])
 
 
 def _drop_inverted(columns: dict[str, pa.Array], iceberg_type: PrimitiveType, names: Sequence[str]) -> None:
@@ -305,7 +305,7 @@ def _drop_inverted(columns: dict[str, pa.Array], iceberg_type: PrimitiveType, na
     inverted = pc.greater(*(columns[name] for name in names))
     if pc.any(inverted).as_py():
         for name in names:
-            columns[name] = pc.if_else(inverted, pa.scalar(None, columns[name].type), columns[name])
+            columns[name] = pc.if_else(inverted, arrays.null(columns[name].type), columns[name])
 
 
 def _add_partition_columns(
