@@ -171,6 +171,18 @@ def jointly(catalog: Catalog, key: str, find: Callable[[Any], Any]) -> None:
         find(changes).set_properties({"a": "1"})
 
 
+def before_the_lock(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Any]) -> None:
+    """Has a call made just before the next one takes the write lock."""
+    begun = EventStore._begun
+
+    def later(store: EventStore, *args: Any, **how: Any) -> Any:
+        monkeypatch.setattr(EventStore, "_begun", begun)
+        call()
+        return begun(store, *args, **how)
+
+    monkeypatch.setattr(EventStore, "_begun", later)
+
+
 def files_beside(catalog: Catalog) -> str:
     """A folder of a Parquet file."""
     folder = catalog.path.parent / "parquet"
@@ -265,14 +277,8 @@ def test_a_call_that_another_made_meanwhile_is_made_once(
     lake: Catalog, open_again: Callable[[], Catalog], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """It looks for its key again inside of the write lock, where nobody else can make it any more."""
-    begun, position = EventStore._begun, lake.position
-
-    def later(store: EventStore, *args: Any, **how: Any) -> Any:
-        monkeypatch.setattr(EventStore, "_begun", begun)
-        CALLS[name][0](open_again(), "k")
-        return begun(store, *args, **how)
-
-    monkeypatch.setattr(EventStore, "_begun", later)
+    position = lake.position
+    before_the_lock(monkeypatch, lambda: CALLS[name][0](open_again(), "k"))
     CALLS[name][0](lake, "k")
     [made] = store_of(lake).events(position)
     assert made.provenance.actor == "somebody else"
@@ -295,14 +301,10 @@ def test_the_key_of_another_call_that_was_made_meanwhile_is_refused(
     lake: Catalog, open_again: Callable[[], Catalog], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """What it did not do is not taken for done."""
-    begun, position = EventStore._begun, lake.position
-
-    def later(store: EventStore, *args: Any, **how: Any) -> Any:
-        monkeypatch.setattr(EventStore, "_begun", begun)
-        open_again().load_table("ns.u").set_properties({"b": "1"}, idempotency_key="k")
-        return begun(store, *args, **how)
-
-    monkeypatch.setattr(EventStore, "_begun", later)
+    position = lake.position
+    before_the_lock(
+        monkeypatch, lambda: open_again().load_table("ns.u").set_properties({"b": "1"}, idempotency_key="k")
+    )
     with pytest.raises(ReusedKeyError):
         CALLS[name][0](lake, "k")
     assert lake.position == position + 1
