@@ -18,7 +18,7 @@ import pyarrow as pa
 from icecore.engine import errors
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.write.write_rows import write_data_files
-from icecore.engine.errors import IcecoreError, ValidationError
+from icecore.engine.errors import IcecoreError
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.spark.distribution import distribute, is_shuffled
 from icecore.engine.spark.pyspark_api import DataFrame
@@ -70,16 +70,10 @@ def write_frame_files(
     Raises ValidationError where data, spec, order or a property doesn't fit, StorageError where writing fails. What
     tasks wrote before an error stays behind as orphan files.
     """
-    if spec.has_unknown_values:
-        raise ValidationError(
-            f"partition spec {spec.spec_id} has an unknown transform, so nothing can be written: {spec}"
-        )
+    spec.check_known()
     spec.check(schema)
     if sort_order is not None:
-        if sort_order.has_unknown_values:
-            raise ValidationError(
-                f"sort order {sort_order.order_id} has an unknown transform, so nothing can be written: {sort_order}"
-            )
+        sort_order.check_known()
         sort_order.check(schema)
     schema_to_arrow(schema)
     frame = conform_frame(df, schema)

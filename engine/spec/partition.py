@@ -103,6 +103,13 @@ class PartitionSpec:
         """
         return any(is_unknown(f.transform, f.source_ids) for f in self.fields)
 
+    def check_known(self) -> None:
+        """Raises ValidationError where rows can't be given values of a field (PT6)."""
+        if self.has_unknown_values:
+            raise ValidationError(
+                f"partition spec {self.spec_id} has an unknown transform, so nothing can be written: {self}"
+            )
+
     @property
     def last_assigned_field_id(self) -> int:
         """The highest field id; 999 for a spec without fields (PT1)."""

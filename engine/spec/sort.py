@@ -92,10 +92,12 @@ class SortOrder:
         """Whether the order has no fields."""
         return not self.fields
 
-    @property
-    def has_unknown_values(self) -> bool:
-        """Whether rows can't be sorted by a field: its transform isn't known, or is of several columns (PT6)."""
-        return any(is_unknown(f.transform, f.source_ids) for f in self.fields)
+    def check_known(self) -> None:
+        """Raises ValidationError where rows can't be sorted by a field, as `PartitionSpec.check_known` does (PT6)."""
+        if any(is_unknown(f.transform, f.source_ids) for f in self.fields):
+            raise ValidationError(
+                f"sort order {self.order_id} has an unknown transform, so nothing can be written: {self}"
+            )
 
     def check(self, schema: Schema) -> None:
         """Raises ValidationError where a source is missing or of the wrong type."""

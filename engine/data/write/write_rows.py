@@ -66,14 +66,9 @@ def write_data_files(
     """
     order = None if isinstance(sort_order, SortOrder) and sort_order.is_unsorted else sort_order
     noted = order if isinstance(order, SortOrder) else None
-    if spec.has_unknown_values:
-        raise ValidationError(
-            f"partition spec {spec.spec_id} has an unknown transform, so nothing can be written: {spec}"
-        )
-    if noted is not None and noted.has_unknown_values:
-        raise ValidationError(
-            f"sort order {noted.order_id} has an unknown transform, so nothing can be written: {noted}"
-        )
+    spec.check_known()
+    if noted is not None:
+        noted.check_known()
     spec.check(schema)
     if order is not None:
         order.check(schema)
