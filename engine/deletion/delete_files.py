@@ -209,10 +209,10 @@ class _Turns:
                 storage.remove_emptied(folder, data)
 
     def _remove_folders(self, state: TableState) -> None:
-        """Removes empty folders: the names of partitions tell of a table's rows.
+        """Removes empty folders, those where the table was before too: the names of partitions tell of its rows.
 
-        So are those of its files where it was before, and a version hint that is alone in its folder: one that came
-        after the files were found, and one that stayed where the table's metadata files were before.
+        A version hint goes that is alone in its folder: one that came after the files were found, and one that stayed
+        where the table's metadata files were before.
         """
         storage, metadata = self.repository.storage_of(state), state.metadata
         own = {f.location.rpartition("/")[0] for f in self._files}

@@ -16,7 +16,7 @@ WITH added AS (
     FROM files
     WHERE content = 'data'
     GROUP BY namespace, name, table_uuid, snapshot_id
-    -- Where all values are the same, so may be rows of another day.
+    -- Where each column holds one value, rows of another day may be the same.
     HAVING bool_or(lower_bounds IS DISTINCT FROM upper_bounds)
 ),
 brought AS (
