@@ -176,6 +176,18 @@ def _(ours: icecore.Catalog, theirs: icecore.Catalog, name: str) -> None:
     register(ours, table, name)
 
 
+@_breaks("value-counts")
+def _(ours: icecore.Catalog, theirs: icecore.Catalog, name: str) -> None:
+    table = healthy(theirs, name)
+
+    def count_less(entries: list[Record]) -> None:
+        counts = entries[0]["data_file"]["value_counts"]
+        counts[0]["value"] -= 1
+
+    edit_manifest(table, 0, count_less)
+    register(ours, table, name)
+
+
 def unreadable(ours: icecore.Catalog, theirs: icecore.Catalog, name: str) -> None:
     """A registered table whose first manifest is no such file; nobody knows what else it may need."""
     table = healthy(theirs, name)

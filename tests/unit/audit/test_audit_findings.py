@@ -256,7 +256,7 @@ def test_the_exit_code_tells_whether_there_are_findings(bad: icecore.Catalog, tm
     """0 where none is as bad as asked for, 1 where one is, 2 where the audit can't be made."""
     said = audited(bad, code=1).output
     assert "error: secrets\n  ns.t: the property db.password looks like a secret\n  -> " in said
-    assert said.endswith("30 rules: 1 error, 0 warnings, 1 note\n")
+    assert said.endswith("31 rules: 1 error, 0 warnings, 1 note\n")
     audited(bad, "--fail-on", "never", code=0)
     audited(bad, "ns.silent", code=0)
     audited(bad, "ns.silent", "--fail-on", "note", code=1)
@@ -277,10 +277,10 @@ def test_findings_as_json_and_csv(bad: icecore.Catalog) -> None:
 
 def test_no_name_is_a_line_of_its_own(catalog: icecore.Catalog) -> None:
     """A name with a new line could say that nothing was found."""
-    healthy(catalog, "x\n30 rules: 0 errors").append([{"id": 9}])
+    healthy(catalog, "x\n31 rules: 0 errors").append([{"id": 9}])
     found = catalog.audit(rules=["commits-without-reason"])
-    assert [f.table for f in found.findings] == ["ns.x\n30 rules: 0 errors"]
-    assert "  ns.x\\n30 rules: 0 errors: commits without" in str(found)
+    assert [f.table for f in found.findings] == ["ns.x\n31 rules: 0 errors"]
+    assert "  ns.x\\n31 rules: 0 errors: commits without" in str(found)
     assert str(found).count("\n30") == 0
 
 
