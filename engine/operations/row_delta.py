@@ -222,7 +222,8 @@ def _complete(
         return written.deletes[key]
     cache, path = DeleteCache(), task.file.file_path
     new = cache.deleted_positions(storage, path, [vector])
-    if len(new) and int(new[-1]) >= task.file.record_count:
+    # Writers that didn't know a number of records have left -1 behind.
+    if len(new) and 0 <= task.file.record_count <= int(new[-1]):
         raise ValidationError(
             f"{vector.file_path} deletes row {int(new[-1])} of {path}, which has {task.file.record_count} rows"
         )

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from core_tables import make_table
+from pinned_files import vector
 
 import icecore
 from icecore.engine.commit import added_files
@@ -55,3 +56,12 @@ def test_aggregates_read_the_file(table: icecore.Table) -> None:
     found = table.scan().aggregate("count(*)", "count(id)", "null_count(id)", "max(id)")
     assert found.values == {"count(*)": 2, "count(id)": 1, "null_count(id)": 1, "max(id)": 5}
     assert found.files_read == 1
+
+
+def test_a_vector_for_such_a_file_is_taken(table: icecore.Table) -> None:
+    """Nobody can say that it deletes rows which the file doesn't have."""
+    with table.transaction() as change:
+        change.upgrade_table_version(3)
+    [task] = table.scan().plan_files()
+    table.row_delta((), [vector(table, task, 1)])
+    assert table.scan().to_arrow()["id"].to_pylist() == [None]
