@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
-from attrs import evolve
-from core_tables import ids_of, make_table, rows
+from attrs import asdict, evolve
+from core_tables import SCHEMA, ids_of, make_table, rows
 
 import icecore
 from icecore.engine.expression.bind import bind
@@ -70,3 +71,17 @@ def test_a_manifest_without_a_summary_for_each_field_is_kept(catalog: icecore.Ca
             given = evolve(listed, manifest=evolve(listed.manifest, partitions=partitions))
             found = matching_manifests(connection, [given], nobody, table.metadata.specs, schema, schema)
             assert found == [given] * is_kept
+
+
+def test_a_plan_counts_files_and_rows(catalog: icecore.Catalog) -> None:
+    """Of an empty table, and of one with files that are left out for each reason."""
+    table = make_table(catalog, partition_spec=["name"], properties={"write.delete.mode": "merge-on-read"})
+    assert {n: v for n, v in asdict(table.scan().plan().counts).items() if v and n != "seconds"} == {}
+    for appended in (rows(1, 2), pa.table({"id": [20, 21, 22], "name": ["n1"] * 3}, schema=SCHEMA), rows(8, 9)):
+        table.append(appended)
+    table.delete("id = 21")
+    counts = table.scan("name = 'n1' AND id > 10").plan().counts
+    assert (counts.manifests_total, counts.manifests_scanned) == (4, 3)
+    assert (counts.files_total, counts.records_total) == (5, 7)
+    assert (counts.pruned_by_manifest, counts.pruned_by_partition, counts.pruned_by_metrics) == (2, 1, 1)
+    assert (counts.files_planned, counts.records_planned, counts.delete_files_planned) == (1, 3, 1)
