@@ -118,6 +118,17 @@ def test_output_files_divide_the_input_evenly(catalog: icecore.Catalog) -> None:
     assert found.output_file_size(1_050_000) == 1050_000 + 5 * 1024
 
 
+def test_a_group_is_full_at_its_size(catalog: icecore.Catalog) -> None:
+    """As in Java a group may be as large as the option says, and no larger."""
+    table = make_table(catalog)
+    for _ in range(4):
+        table.append(rows(1))
+    [size] = {t.file.file_size_in_bytes for t in tasks_of(table)}
+    result = table.rewrite_data_files(options={**ALL, "max-file-group-size-bytes": 2 * size})
+    assert (result.rewritten_data_files, result.added_data_files) == (4, 2)
+    assert ids_of(table) == [1] * 4
+
+
 def test_sorted_by_the_order_that_is_asked_for(catalog: icecore.Catalog) -> None:
     """The table's order is noted in the files, another one is not; without any there is nothing to sort by."""
     table = make_table(catalog)
