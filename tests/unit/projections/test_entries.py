@@ -161,6 +161,14 @@ def test_arrays_in_blocks_with_their_size(monkeypatch: pytest.MonkeyPatch) -> No
     assert [r["split_offsets"] for r in decode_by_polars(data, monkeypatch)] == [[4, 50, 600]] * 2
 
 
+@pytest.mark.parametrize("avro_type", [["null", "string"], ["string", "null"]], ids=str)
+def test_a_path_may_be_one_that_could_be_null(avro_type: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the schema alone: where one is null the manifest is damaged."""
+    required = (field("file_path", 100, avro_type), *REQUIRED[1:])
+    (found,) = decode_by_polars(container(entry_schema(required=required), [row()]), monkeypatch)
+    assert found["file_path"] == FILE["file_path"]
+
+
 def test_unknown_fields_of_any_type_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     inner = record(
         "inner", field("a", 1, "string"), field("b", 2, {"type": "enum", "name": "en", "symbols": ["U", "V"]})

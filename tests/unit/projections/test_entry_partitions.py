@@ -98,19 +98,24 @@ def test_fixed_partition_values_with_their_length_before_them_are_read(monkeypat
     def of_type(kind: Any) -> Schema:
         return entry_schema(counts, partition=(field("x", 1000, ["null", kind]),))
 
-    def read(written: Any, values: list[bytes | None], rows: int) -> list[tuple[Any, int]]:
+    def manifest(written: Any, values: list[bytes | None], rows: int) -> tuple[str, bytes, int]:
         entries = [row({"x": v}, record_count=rows, value_counts=[{"key": 1, "value": rows}]) for v in values]
         header = avro_blocks.read_header(data := container(of_type(written), entries), "m")
         blocks = avro_blocks.read_blocks(data, header, "m")
         file = avro_blocks.write_container(
             {"avro.schema": json.dumps(of_type(fixed))}, blocks, codec="null", sync_marker=SYNC
         )
-        (found,) = decode_manifests([("m", file, 4)])
+        return "m", file, 4
+
+    def read(written: Any, values: list[bytes | None], rows: int) -> list[tuple[Any, int]]:
+        (found,) = decode_manifests([manifest(written, values, rows)])
         return [(dict(e["partition"])[1000], e["record_count"]) for e in found.to_pylist()]
 
     assert read("bytes", [b"a\xd5"], 45) == [(b"a\xd5", 45)]
     assert read("bytes", [b"ab", None, b"cd"], 3) == [(b"ab", 3), (None, 3), (b"cd", 3)]
     assert read(fixed, [b"\x04b"], 8000) == [(b"\x04b", 8000)]
+    both = decode_manifests([manifest("bytes", [b"ab"], 3), manifest(fixed, [b"\x02b"], 3)])
+    assert [t["partition"].to_pylist() for t in both] == [[[(1000, b"ab")]], [[(1000, b"\x02b")]]]
 
     by_polars = Mock(wraps=pl.read_avro)
     monkeypatch.setattr(pl, "read_avro", by_polars)
