@@ -19,6 +19,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot, SnapshotRef, SnapshotRefType
 from icecore.engine.spec.updates.table_update import RemoveSnapshotRef, RemoveSnapshots
 from icecore.engine.storage.file_io import Storage
+from icecore.projections.files.file_follower import FileFollower
 
 FAR = 2**53
 DAY = 24 * 60 * 60 * 1000
@@ -268,6 +269,18 @@ def test_R2_a_table_written_by_hand_is_written_out_before_files_go(catalog: icec
     assert table.maintenance.expire_snapshots().older_than(FAR).commit().deleted_files
     assert ids_of(table.refresh()) == peer_ids(warehouse) == [1, 2, 9]
     assert catalog.verify().ok
+
+
+@pytest.mark.parametrize("scheme", ["metastore", "filesystem"])
+def test_R2_what_is_written_out_first_is_so_within_the_transaction(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """Else another engine could commit between the two, to metadata that still names the files."""
+    table = history(catalog, properties={"icecore.materialize": "manual", "icecore.commit-scheme": scheme})
+    catalog.materialize("ns.t")
+    monkeypatch.setattr(FileFollower, "follow", lambda *_: None)
+    assert table.maintenance.expire_snapshots().older_than(FAR).commit().deleted_files
+    assert ids_of(table.refresh()) == [1, 2]
 
 
 def test_R2_statistics_files_go_with_their_snapshots(catalog: icecore.Catalog) -> None:
