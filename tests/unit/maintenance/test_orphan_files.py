@@ -272,6 +272,7 @@ def test_a_key_is_of_the_search_of_one_table(catalog: icecore.Catalog) -> None:
         put(local(one.location()) / "data/stray.parquet")
     found = table.maintenance.remove_orphan_files(idempotency_key="k")
     assert table.maintenance.remove_orphan_files(idempotency_key="k") == found
+    assert table.maintenance.remove_orphan_files(idempotency_key="k", dry_run=True) == OrphanFiles()
     with pytest.raises(ReusedKeyError, match=r"of ns\.t at position"):
         other.maintenance.remove_orphan_files(idempotency_key="k")
     assert len(other.maintenance.remove_orphan_files().deleted_files) == 1
