@@ -8,6 +8,7 @@ from typing import TypedDict
 from attrs import evolve, frozen
 
 from icecore.engine.commit.single_use import OnceInBlock
+from icecore.engine.common.identifiers import checked_number
 from icecore.engine.common.text import short_repr
 from icecore.engine.deletion.expire_snapshots import Expired, expire, would_expire
 from icecore.engine.deletion.orphan_files import OrphanFiles, OrphanSearch, remove_orphan_files
@@ -161,6 +162,7 @@ class ExpireSnapshots(OnceInBlock):
 
         Raises ValidationError.
         """
+        count = checked_number(count, "the number of snapshots to retain")
         if count < 1:
             raise ValidationError(f"at least 1 snapshot is retained, found {count}")
         self._check_open()

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, evolve, field
 
-from icecore.engine.common.identifiers import checked_number
 from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.data.scan_task import FileScanTask
@@ -26,7 +25,7 @@ from icecore.engine.formats.arrays import to_numbers
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.properties.table_properties import NAME_MAPPING
 from icecore.engine.scan import planned_by_spark, refine_scan, scan_frames
-from icecore.engine.scan.refine_scan import remaking
+from icecore.engine.scan.refine_scan import checked_limit, remaking
 from icecore.engine.scan.relation.missing_files import rows_or_expiry
 from icecore.engine.scan.scan_display import ScanDisplay
 from icecore.engine.spec.reserved import DELETED, select
@@ -84,9 +83,7 @@ class DataScan(ScanDisplay):
         """
         if sum(x is not None for x in (snapshot_id, ref, as_of)) > 1:
             raise ValidationError("a scan takes one of snapshot_id, ref and as_of")
-        limit = None if limit is None else checked_number(limit, "limit")
-        if limit is not None and limit < 0:
-            raise ValidationError(f"limit must not be negative, found {limit}")
+        limit = checked_limit(limit)
         snapshot, schema = _snapshot_and_schema(state, snapshot_id, ref, as_of)
         unbound = parse_filter(row_filter, parameters)
         bound = bind(unbound, schema, case_sensitive)

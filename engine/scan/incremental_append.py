@@ -13,7 +13,6 @@ from typing import Any
 from attrs import define
 
 from icecore.engine.common.text import short_repr
-from icecore.engine.errors import ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.sql.parse import FilterLike, parse_filter
@@ -21,7 +20,7 @@ from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.snapshot_range import SnapshotRange
 from icecore.engine.repository.repository import Repository
 from icecore.engine.scan.data_scan import DataScan
-from icecore.engine.scan.refine_scan import remaking
+from icecore.engine.scan.refine_scan import checked_limit, remaking
 from icecore.engine.spec.content_file import ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.projections.plan.planner import Planner
@@ -54,8 +53,7 @@ class IncrementalAppendScan(DataScan):
         parameters: Mapping[str, Any] | Sequence[Any] | None,
     ) -> IncrementalAppendScan:
         """The scan of a range of snapshots. Raises ExpressionError, ValidationError."""
-        if limit is not None and limit < 0:
-            raise ValidationError(f"limit must not be negative, found {limit}")
+        limit = checked_limit(limit)
         schema = state.metadata.schema()
         unbound = parse_filter(row_filter, parameters)
         bound = bind(unbound, schema, case_sensitive)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from icecore.engine.common.identifiers import checked_number
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import And, Expression
 from icecore.engine.expression.sql.parse import FilterLike, parse_filter
@@ -19,6 +20,14 @@ class Refinable(Protocol):
 
 
 Scan = TypeVar("Scan", bound=Refinable)
+
+
+def checked_limit(limit: object) -> int | None:
+    """The most rows that a scan is to give, None for all. Raises ValidationError."""
+    found = None if limit is None else checked_number(limit, "limit")
+    if found is not None and found < 0:
+        raise ValidationError(f"limit must not be negative, found {found}")
+    return found
 
 
 def remaking(make: Callable[..., Any], row_filter: Expression, **asked: Any) -> Callable[..., Any]:

@@ -73,3 +73,20 @@ def test_what_is_no_whole_number_is_refused(
 ) -> None:
     with pytest.raises(ValidationError, match=r"must be a whole number, found|takes a position"):
         call(lake, wrong)
+
+
+@pytest.mark.parametrize("wrong", ["3", 3.0, True, -1])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda table, wrong: table.scan(limit=wrong),
+        lambda table, wrong: table.incremental_append_scan(limit=wrong),
+        lambda table, wrong: table.maintenance.expire_snapshots().retain_last(wrong),
+    ],
+    ids=["scan", "incremental append scan", "expiry"],
+)
+def test_what_is_no_count_is_refused(
+    lake: icecore.Catalog, call: Callable[[icecore.Table, object], object], wrong: object
+) -> None:
+    with pytest.raises(ValidationError, match=r"must be a whole number, found|not be negative|at least 1 snapshot"):
+        call(lake.load_table("ns.t"), wrong)
