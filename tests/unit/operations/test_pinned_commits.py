@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import evolve, frozen
-from core_tables import ids_of, local, make_table, peer_ids, rows
+from core_tables import ids_of, local, make_table, peer_ids, respec, rows
 from pinned_files import position_deletes, rewritten, storage_of, vector
 
 import icecore
@@ -351,9 +351,15 @@ def test_sp7_deletes_of_another_partition(catalog: icecore.Catalog) -> None:
     table = make_table(catalog, format_version=3, partition_spec=["id"])
     table.append(rows(1, 2))
     tasks = table.scan().plan_files()
-    wrong = evolve(vector(table, tasks[0], 0), partition=tasks[1].file.partition)
-    with pytest.raises(ValidationError, match="SP7"):
-        table.row_delta((), [wrong])
+    delete = vector(table, tasks[0], 0)
+    # Of the other spec the values are the same.
+    respec(table, ["truncate(id, 1)"])
+    for wrong in (
+        evolve(delete, partition=tasks[1].file.partition),
+        evolve(delete, spec_id=table.spec().spec_id),
+    ):
+        with pytest.raises(ValidationError, match="SP7"):
+            table.row_delta((), [wrong])
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -381,6 +387,17 @@ def test_a_row_delta_that_updates(catalog: icecore.Catalog) -> None:
         table.row_delta((), deletes, base_snapshot_id=table.metadata.snapshots[0].snapshot_id)
     assert peer_ids(catalog.path) == [1, 2, 3]
     assert (table.metadata.snapshots[-1].summary or {})["operation"] == "overwrite"
+
+
+def test_deletes_of_files_that_come_with_them(catalog: icecore.Catalog) -> None:
+    """By position they apply to new files too, which the table can't know yet."""
+    table = make_table(catalog, format_version=3)
+    table.append(rows(1, 2, 3))
+    [task] = table.scan().plan_files()
+    [added] = rewritten(table, "TRUE")[1]
+    delete = evolve(vector(table, task, 0), referenced_data_file=added.file_path)
+    table.row_delta([added], [delete])
+    assert ids_of(table) == [1, 2, 2, 3, 3]
 
 
 @frozen
