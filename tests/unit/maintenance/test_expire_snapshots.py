@@ -271,6 +271,20 @@ def test_R2_a_table_written_by_hand_is_written_out_before_files_go(catalog: icec
     assert catalog.verify().ok
 
 
+def test_R2_no_file_goes_where_another_table_has_the_location(catalog: icecore.Catalog) -> None:
+    """Not even those that it never named."""
+    table = history(catalog)
+    assert table.metadata_location is not None
+    catalog.register_table("ns.other", table.metadata_location)
+    table.append(rows(9))
+    table.delete("id = 9")
+    expired = table.maintenance.expire_snapshots().older_than(FAR)
+    assert expired.dry_run().deleted_files == ()
+    found = expired.commit()
+    assert len(found.snapshot_ids) == 5 and found.deleted_files == ()
+    assert ids_of(catalog.load_table("ns.other")) == [1, 2]
+
+
 @pytest.mark.parametrize("scheme", ["metastore", "filesystem"])
 def test_R2_what_is_written_out_first_is_so_within_the_transaction(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, scheme: str
