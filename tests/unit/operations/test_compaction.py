@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from core_tables import ids_of, make_table, peer_ids, rows, sorted_rows
+from core_tables import SCHEMA, ids_of, make_table, peer_ids, rows, sorted_rows
 from pinned_files import storage_of
 
 import icecore
@@ -193,6 +193,20 @@ def test_a_group_without_a_live_row_leaves_no_file(catalog: icecore.Catalog) -> 
     assert table.remove_dangling_deletes() == RewriteResult()
 
 
+def test_deletes_by_key_that_apply_still_are_not_dangling(catalog: icecore.Catalog) -> None:
+    """They are needed as long as there is an earlier data file."""
+    table = make_table(catalog, format_version=2, properties=MERGE_ON_READ)
+    table.append(rows(1, 2, 3))
+    table.delete_keys(rows(1).select(["id"]), ["id"])
+    table.delete("id = 2")
+    assert table.remove_dangling_deletes() == RewriteResult()
+    assert ids_of(table) == [3]
+    table.delete("id = 3")
+    table.append(rows(4))
+    assert table.remove_dangling_deletes().removed_delete_files == 1
+    assert ids_of(table) == [4]
+
+
 def test_equality_deletes_after_a_rewrite_that_keeps_the_number(catalog: icecore.Catalog) -> None:
     """A key that was deleted and inserted again before the rewrite stays; a later delete still takes it."""
     table = make_table(catalog, format_version=2)
@@ -296,6 +310,20 @@ def test_delete_files_are_merged_in_parts(catalog: icecore.Catalog) -> None:
     assert ids_of(table) == left
     with pytest.raises(ValidationError, match="unknown options"):
         table.rewrite_position_delete_files(options={"rewrite-all": True})
+
+
+def test_deletes_of_a_partition_that_are_to_be_in_one_file_are_merged_in_one_part(catalog: icecore.Catalog) -> None:
+    """By the granularity `partition`; a vector is of one file whatever that says."""
+    by_partition = {**MERGE_ON_READ, "write.delete.granularity": "partition"}
+    table = make_table(catalog, format_version=2, partition_spec=["name"], properties=by_partition)
+    for i in (1, 2, 3):
+        table.append(pa.table({"id": [i, 10 * i, 100 * i], "name": [f"n{i % 2}"] * 3}, schema=SCHEMA))
+    for factor in (1, 10):
+        for i in (1, 2, 3):
+            table.delete(f"id = {factor * i}")
+    assert sorted(map(len, table.transaction().delete_groups("main", 10))) == [1, 2]
+    table.upgrade(3)
+    assert sorted(map(len, table.transaction().delete_groups("main", 10))) == [1, 1, 1]
 
 
 def test_d1_position_deletes_become_vectors_in_v3(catalog: icecore.Catalog) -> None:
