@@ -230,6 +230,38 @@ def test_a_drop_that_another_made_meanwhile_under_its_key_is_told(
     assert isinstance(found, Purged) and found.position == told[0].position == catalog.position
 
 
+def test_the_key_of_another_drop_purges_nothing(catalog: icecore.Catalog) -> None:
+    """Neither that of another table's, nor that of a drop without a purge."""
+    for name in ("t", "other", "kept"):
+        make_table(catalog, name).append(rows(1))
+    catalog.drop_table("ns.t", purge=True, idempotency_key="purge")
+    with pytest.raises(ReusedKeyError):
+        catalog.drop_table("ns.other", purge=True, idempotency_key="purge")
+    catalog.drop_table("ns.kept", idempotency_key="drop")
+    with pytest.raises(ReusedKeyError):
+        catalog.drop_table("ns.kept", purge=True, idempotency_key="drop")
+    assert ids_of(catalog.load_table("ns.other")) == ids_of(catalog.undrop_table("ns.kept")) == [1]
+
+
+def test_a_table_that_was_renamed_meanwhile_is_not_purged_for_the_new_one_of_its_name(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_table(catalog).append(rows(1))
+    step = EventStore.write_with
+
+    def later(*args: Any, **how: Any) -> Any:
+        monkeypatch.setattr(EventStore, "write_with", step)
+        other = open_again()
+        other.rename_table("ns.t", "ns.moved")
+        make_table(other).append(rows(2))
+        return step(*args, **how)
+
+    monkeypatch.setattr(EventStore, "write_with", later)
+    with pytest.raises(NoSuchTableError, match="was replaced"):
+        catalog.drop_table("ns.t", purge=True)
+    assert (ids_of(catalog.load_table("ns.moved")), ids_of(catalog.load_table("ns.t"))) == ([1], [2])
+
+
 @pytest.mark.parametrize("at_once", [False, True])
 def test_what_is_cached_of_a_purged_table_goes(catalog: icecore.Catalog, at_once: bool) -> None:
     """Segments have column bounds, which are values of its rows; those of other tables stay."""
