@@ -329,6 +329,22 @@ def test_a_key_is_of_a_table_not_of_its_name(lake: Catalog) -> None:
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        lambda c, k: c.load_view("ns.v").set_properties({"a": "1"}, idempotency_key=k),
+        lambda c, k: jointly(c, k, lambda changes: changes.view("ns.v")),
+    ],
+)
+def test_a_key_is_of_a_view_not_of_its_name(lake: Catalog, change: Call) -> None:
+    change(lake, "k")
+    lake.drop_view("ns.v")
+    lake.create_view("ns.v", "SELECT id FROM u")
+    with pytest.raises(ReusedKeyError):
+        change(lake, "k")
+    assert lake.load_view("ns.v").properties == {}
+
+
+@pytest.mark.parametrize(
     ("rename", "change"),
     [
         (Catalog.rename_table, lambda c, k: c.load_table("ns.t").append(rows(1), idempotency_key=k)),
