@@ -83,6 +83,17 @@ def test_where_there_is_nothing_to_do_there_is_no_command(
     assert kind(TARGET).plan(context(table)) is None
 
 
+def test_one_manifest_is_written_again_only_for_the_deleted_entries_in_it(table: Table) -> None:
+    table.rewrite_manifests()
+    table.delete("id >= 4")
+    assert [m.manifest.deleted_files_count for m in table.manifests()] == [1]
+    for _ in range(2):
+        table.rewrite_manifests()
+        assert [m.manifest.deleted_files_count for m in table.manifests()] == [0]
+        assert len(table.snapshots()) == 5
+    assert RewriteManifests("main", 7).plan(context(table)) is None
+
+
 def test_the_result_is_that_of_the_latest_planning(table: Table) -> None:
     data = [{"id": 6, "name": "again"}, {"id": 7, "name": "new"}]
     upsert = Upsert.of(data, ["id"], table.schema(), TARGET, True, True)
