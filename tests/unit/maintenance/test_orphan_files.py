@@ -20,6 +20,7 @@ from icecore.engine.deletion.orphan_files import OrphanFiles
 from icecore.engine.errors import CommitConflictError, ReusedKeyError, ValidationError
 from icecore.engine.formats import manifest_list_avro
 from icecore.engine.storage.file_io import Storage
+from icecore.projections.files.file_follower import FileFollower
 
 
 def age_all(folder: Path) -> None:
@@ -233,6 +234,18 @@ def test_a_commit_meanwhile_keeps_its_files(
     found = table.maintenance.remove_orphan_files()
     assert found == OrphanFiles((f"file://{stray}",), (f"file://{stray}",), 4)
     assert ids_of(table.refresh()) == [7] and ids_of(peer.load_table("ns.other")) == [7]
+
+
+@pytest.mark.parametrize("scheme", ["metastore", "filesystem"])
+def test_the_event_is_published_within_its_transaction(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """Else another engine could commit between the two."""
+    table = make_table(catalog, properties={"icecore.commit-scheme": scheme})
+    stray = put(local(table.location()) / "data/stray.parquet")
+    monkeypatch.setattr(FileFollower, "follow", lambda *_: None)
+    table.maintenance.remove_orphan_files()
+    assert not stray.exists() and catalog.verify().ok
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
