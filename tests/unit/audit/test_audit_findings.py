@@ -14,7 +14,7 @@ import pytest
 from attrs import evolve
 from broken_tables import healthy
 from click.testing import CliRunner, Result
-from core_tables import SCHEMA, make_table, pyiceberg_catalog
+from core_tables import SCHEMA, local, make_table, put, pyiceberg_catalog
 
 import icecore
 from icecore.engine.cli.main import cli
@@ -121,6 +121,16 @@ def test_a_folder_s_rules_join_and_win(catalog: icecore.Catalog, folder: Path) -
     assert finding.row == {"columns": 4} and finding.message == "4 columns"
     (folder / "other.sql").write_text(MANY_COLUMNS.replace("rule: many-columns", "rule: secrets"))
     assert [f.rule for f in catalog.audit(folder=folder).findings] == ["many-columns", "secrets"]
+
+
+def test_files_that_are_not_named_as_those_of_tables_are_no_orphans(catalog: icecore.Catalog) -> None:
+    """As for `remove_orphan_files`, which passes them over."""
+    data = local(healthy(catalog, "t").location()) / "data"
+    put(data / "notes.txt")
+    assert catalog.audit(rules=["orphan-files"]).findings == ()
+    put(data / "nobody.parquet")
+    (finding,) = catalog.audit(rules=["orphan-files"]).findings
+    assert finding.row["files"] == 1 and finding.message.endswith("data/nobody.parquet")
 
 
 def test_another_engine_s_commits_say_no_reason_either(catalog: icecore.Catalog) -> None:
