@@ -155,40 +155,49 @@ def _free(name: str, taken: set[str]) -> str:
 def resolve(schema: Any, where: str) -> Any:
     """A writer's schema as a plain type. Raises CorruptFileError where it is not an Avro schema that has an end."""
     try:
-        return _resolve(schema, {}, where)
+        return _resolve(schema, {}, "", where)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as e:
         raise CorruptFileError(f"{where}: the Avro header has no valid schema: {e!r}") from e
 
 
-def _resolve(schema: Any, named: dict[str, Any], where: str) -> Any:
+def _resolve(schema: Any, named: dict[str, Any], namespace: str, where: str) -> Any:
+    """A plain type; `named` has the types so far by their full names, and by their own where these are not full."""
     if isinstance(schema, str):
         if schema in PRIMITIVES:
             return {"type": schema}
-        name = schema.rpartition(".")[2]
-        if name not in named:
+        found = named.get(_full_name(schema, namespace), named.get(schema.rpartition(".")[2]))
+        if found is None:
             raise CorruptFileError(f"{where}: the Avro schema refers to {schema!r}, which is not a finished type")
-        return named[name]
+        return found
     if isinstance(schema, list):
-        return [_resolve(s, named, where) for s in schema]
+        return [_resolve(s, named, namespace, where) for s in schema]
     kind = schema["type"]
     if not isinstance(kind, str) or (kind not in PRIMITIVES and kind not in _COMPLEX):
-        return _resolve(kind, named, where)
+        return _resolve(kind, named, namespace, where)
     out = dict(schema)
-    name = str(schema.get("name", "")).rpartition(".")[2]
+    name = str(schema.get("name", ""))
+    full = _full_name(name, str(schema.get("namespace") or namespace))
     match kind:
         case "record" | "error":
+            inner = full.rpartition(".")[0]
             out["fields"] = [
-                {**f, "name": str(f["name"]), "type": _resolve(f["type"], named, where)} for f in schema["fields"]
+                {**f, "name": str(f["name"]), "type": _resolve(f["type"], named, inner, where)}
+                for f in schema["fields"]
             ]
         case "array":
-            out["items"] = _resolve(schema["items"], named, where)
+            out["items"] = _resolve(schema["items"], named, namespace, where)
         case "map":
-            out["values"] = _resolve(schema["values"], named, where)
+            out["values"] = _resolve(schema["values"], named, namespace, where)
         case "fixed":
             out["size"] = int(schema["size"])
     if kind in _NAMED:
-        named[name] = out
+        named[full] = out
+        named.setdefault(name.rpartition(".")[2], out)
     return out
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
 _NAMED = frozenset({"record", "error", "enum", "fixed"})

@@ -18,7 +18,7 @@ from attrs import frozen
 from icecore.engine.data.arrow.arrow_schema import FIELD_ID_KEY
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.formats.avro_blocks import AvroBlock, read_blocks, read_header, write_container
-from icecore.engine.formats.avro_schema import FIELD_ID, FIELD_NAME
+from icecore.engine.formats.avro_schema import FIELD_ID, FIELD_NAME, resolve
 from icecore.engine.spec.single_value import unscaled_to_decimal
 
 _PRIMITIVES = {
@@ -66,7 +66,7 @@ class AvroRows:
         if not isinstance(root, dict) or root.get("type") != "record":
             raise CorruptFileError(f"{where}: the rows of a data file must be records, found {str(root)[:60]}")
         try:
-            fields, self._convert = reader.fields(root)
+            fields, self._convert = reader.fields(resolve(root, where))
             self.schema = pa.schema(fields)
             self._raw_schema = json.dumps(without_logical_types(root))
         except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as e:
@@ -109,11 +109,10 @@ def without_logical_types(schema: Any) -> Any:
 
 
 class _SchemaReader:
-    """Avro types as Arrow types; remembers named types, which a schema may refer to later."""
+    """Avro types, references resolved, as Arrow types."""
 
     def __init__(self, where: str) -> None:
         self.where = where
-        self.named: dict[str, _Column] = {}
 
     def fields(self, record: dict[str, Any]) -> tuple[list[pa.Field], _Convert | None]:
         """The fields of a record with their ids, and the conversion of its values."""
@@ -145,18 +144,12 @@ class _SchemaReader:
         if isinstance(avro, str):
             if avro in _PRIMITIVES:
                 return _Column(_PRIMITIVES[avro])
-            if avro in self.named:
-                return self.named[avro]
             raise CorruptFileError(f"{self.where}: unknown Avro type {avro!r}")
         if isinstance(avro, list):
             return self.nullable(avro)[0]
         if not isinstance(avro, dict):
             raise CorruptFileError(f"{self.where}: {avro!r} is no Avro type")
-        column = self.described(avro)
-        if "name" in avro:
-            name, namespace = avro["name"], avro.get("namespace")
-            self.named[name] = self.named[f"{namespace}.{name}"] = column
-        return column
+        return self.described(avro)
 
     def described(self, avro: dict[str, Any]) -> _Column:
         kind, logical = avro.get("type"), avro.get("logicalType")
