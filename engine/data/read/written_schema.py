@@ -25,11 +25,13 @@ def check_written(
     """Raises CorruptFileError naming the file `where` a column's id is in one of the two and not in the other.
 
     `schema` is the value of `iceberg.schema`, `wanted` the ids to look at, all where it is None. Files without a
-    schema, or without ids, say nothing.
+    schema, or without ids, say nothing, and neither do those that only have fewer columns: programs such as Arrow keep
+    the text where they write some of the columns again, and a flipped bit takes no column away.
     """
     written = _ids(schema) if schema is not None else None
-    file_ids = {f.field_id for f in walk_file(fields) if f.field_id is not None}
-    if written is None or not file_ids:
+    found = [f.field_id for f in walk_file(fields)]
+    file_ids = {i for i in found if i is not None}
+    if written is None or not file_ids or (len(file_ids) == len(found) and file_ids <= written):
         return
     asked = written | file_ids if wanted is None else wanted
     for i in sorted(i for i in asked if i < _FIRST_RESERVED_ID):

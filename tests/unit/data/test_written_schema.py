@@ -59,3 +59,27 @@ def test_columns_with_other_ids_are_told(written: tuple[icecore.Table, Path, dic
     with pytest.raises(CorruptFileError, match="written with a column of field id 2"):
         table.scan().to_arrow()
     assert table.scan(selected_fields=("id",)).to_arrow().to_pylist() == [{"id": 1}]
+
+
+@pytest.mark.parametrize("names", [["id"], ["point", "id"], ["name"]])
+def test_a_file_that_was_written_again_with_fewer_columns_is_read(
+    names: list[str], catalog: icecore.Catalog, tmp_path: Path
+) -> None:
+    """Arrow keeps the schema of a file that it read in the one that it writes."""
+    nested = pa.schema([*SCHEMA, pa.field("point", pa.struct([("x", pa.int32()), ("y", pa.int32())]))])
+    row = {"id": 1, "name": "a", "point": {"x": 2, "y": 3}}
+    first, second = catalog.create_table("ns.t", nested), catalog.create_table("ns.again", nested)
+    first.append([row])
+    cut = pq.read_table(local(first.scan().plan_files()[0].file.file_path)).select(names)
+    assert b"iceberg.schema" in cut.schema.metadata
+    pq.write_table(cut, tmp_path / "cut.parquet")
+    second.add_files([str(tmp_path / "cut.parquet")])
+    assert second.scan().to_arrow().to_pylist() == [{n: row[n] if n in names else None for n in row}]
+    assert not catalog.verify("ns.again", deep=True).problems
+
+
+def test_a_column_whose_id_is_that_of_another_is_told(written: tuple[icecore.Table, Path, dict[str, Any]]) -> None:
+    table, path, schema = written
+    rewrite(path, {"id": 1, "name": 1}, json.dumps(schema))
+    with pytest.raises(CorruptFileError, match="written with a column of field id 2"):
+        table.scan().to_arrow()
