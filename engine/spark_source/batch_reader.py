@@ -92,9 +92,9 @@ class TableReader(DataSourceReader):
         with self._plan.catalog:
             return [InputPartition(part) for part in self._plan.parts()]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of a part."""
-        return iter(self._row_reader.batches(partition.value or ()))
+        return iter(self._row_reader.batches(_value(partition) or ()))
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_plan": None, "_row_reader": self._row_reader}
@@ -116,13 +116,18 @@ class RowsReader(DataSourceReader):
             return []
         return [InputPartition(b) for b in self._rows.to_batches(max_chunksize=_ROWS_PER_BATCH)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of a batch."""
-        if partition.value is not None:
-            yield shown_batch(partition.value, self._schema, spark_arrow_schema(schema_to_spark(self._schema)))
+        if (batch := _value(partition)) is not None:
+            yield shown_batch(batch, self._schema, spark_arrow_schema(schema_to_spark(self._schema)))
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_rows": None, "_schema": self._schema}
+
+
+def _value(partition: InputPartition | None) -> Any:
+    """The part that a task is to read; None where there is none, for which PySpark 4.1 gives no partition either."""
+    return None if partition is None else partition.value
 
 
 def rows_and_schema(rows: pa.Table) -> tuple[pa.Table, Schema]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import numpy as np
 import pyarrow as pa
 
@@ -27,7 +29,9 @@ def spark_arrow_schema(struct: T.StructType) -> pa.Schema:
     """The Arrow schema that Spark expects of batches with these columns."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(struct, timezone="UTC")
+    # PySpark 4.1 has no other zone, and no such parameter.
+    zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(struct, **zone)
 
 
 def shown_frame(session: SparkSession, rows: pa.Table, schema: Schema) -> DataFrame:

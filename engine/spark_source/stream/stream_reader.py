@@ -8,15 +8,8 @@ from typing import Any
 import pyarrow as pa
 from attrs import define
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxFiles,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
-
 from icecore.engine.catalog.catalog import Catalog, open_catalog
+from icecore.engine.common.optional_packages import needs
 from icecore.engine.data.read.rows_of_commits import CommitFiles
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.spark.pyspark_api import types as T
@@ -27,6 +20,16 @@ from icecore.engine.spark_source.source_scan import table_of, with_columns_of
 from icecore.engine.spark_source.stream.stream_files import Limits, Offset, StreamFiles, numbered
 from icecore.engine.spec.reserved import select
 from icecore.engine.table.table import Table
+
+# PySpark 4.1 does not tell a source where its stream goes on.
+with needs("PySpark 4.2 or later", "'pyspark>=4.2'"):
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxFiles,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
 
 
 @define

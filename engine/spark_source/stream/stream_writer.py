@@ -37,8 +37,8 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Messages, batchId: int) -> None:
         """Commits the files of a batch, unless that was done before; a batch without rows makes no commit.
 
-        Raises CommitConflictError where the table that the stream began with was dropped and another has its name, and
-        what else `WritePlan.commit` raises.
+        Raises CommitConflictError where the table that the batch was begun for was dropped and another has its name,
+        and what else `WritePlan.commit` raises.
         """
         files = files_of(messages)
         if files or self._plan.overwrite_mode is not None:
