@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from icecore.engine.catalog.catalog import open_catalog
 from icecore.engine.common.identifiers import Identifier
@@ -28,6 +28,28 @@ EPOCH_ID = "spark.sql.streaming.epochId"
 _SPARKS_QUERY_ID = "sql.streaming.queryId"
 
 Change = Callable[[Transaction, Any], object]
+
+
+@frozen
+class Batch:
+    """A micro-batch of a stream. `kind` is the way that it comes, `sink` the name of one of several on a branch."""
+
+    kind: str
+    table_uuid: str | None
+    query: str
+    number: int
+    branch: str
+    sink: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of its commit; that of main's only sink is as it was before there were others."""
+        if self.branch == MAIN_BRANCH and self.sink is None:
+            return f"{self.kind} {self.table_uuid} {self.query} {self.number}"
+        return json.dumps([self.kind, self.table_uuid, self.query, self.number, self.branch, self.sink])
+
+    def __str__(self) -> str:
+        return f"batch {self.number} of the query {self.query}"
 
 
 def foreach_batch(
@@ -94,41 +116,58 @@ class BatchCommits:
             raise ValidationError("Spark does not tell which query this is: name it, foreach_batch(..., query=NAME)")
         with open_catalog(self.warehouse, create=False) as catalog:
             table = catalog.load_table(self.identifier)
-            key = batch_key("foreachBatch", table.metadata.table_uuid, query, batch_id, self.branch, self.sink)
-            with table.transaction(message=self.message, author=self.author, idempotency_key=key) as transaction:
+            batch = Batch("foreachBatch", table.metadata.table_uuid, query, batch_id, self.branch, self.sink)
+            with table.transaction(message=self.message, author=self.author, idempotency_key=batch.key) as transaction:
                 if not self.skip_committed:
-                    check_kept(transaction, query, batch_id)
+                    check_kept(transaction, batch)
                 if self.change is not None:
                     self.change(transaction, rows)
                     return
                 if is_spark(rows) and not self.skip_committed:
-                    check_batch(transaction, rows.count, query, batch_id)
+                    check_batch(transaction, rows.count, batch)
                 named = {QUERY_ID: query, EPOCH_ID: str(batch_id), **self.snapshot_properties}
                 transaction.append(rows, branch=self.branch, snapshot_properties=named)
 
 
-def check_batch(transaction: Transaction, rows: Callable[[], int], query: str, batch_id: int) -> None:
+def check_batch(transaction: Transaction, rows: Callable[[], int], batch: Batch) -> None:
     """Sees to it that a batch of appended rows that was committed before is the one that comes again.
 
     Spark runs a batch again over the same offsets. By another checkpoint of the same query, one from a backup or a copy
     that went on beside it, the number can stand for other rows, which would be lost, and those after them be doubled.
+    A batch that had no rows made no commit: that of a later one tells of it, as far back as snapshots are kept.
     Raises ValidationError where there were not as many rows.
     """
-    made = transaction._pending.answered
-    if made is None:
+    made, then = transaction._pending.answered, 0
+    if made is not None:
+        then = sum(int((s.summary or {}).get("added-records", 0)) for s in snapshots_of(made)[0])
+        known = f"was committed with {counted(then, 'row')}, at position {made.position},"
+    elif (later := _later(transaction, batch)) is not None:
+        known = f"had no rows when batch {later.number} was committed,"
+    else:
         return
-    then = sum(int((s.summary or {}).get("added-records", 0)) for s in snapshots_of(made)[0])
-    now = rows()
-    if then != now:
+    if then != (now := rows()):
         raise ValidationError(
-            f"batch {batch_id} of the query {query} was committed with {counted(then, 'row')}, at position "
-            f"{made.position}, and comes again with {now}: its checkpoint is an older one or a copy, and goes on under "
+            f"{batch} {known} and comes again with {now}: its checkpoint is an older one or a copy, and goes on under "
             "another name of the query; or its rows follow from more than its offsets, and skip_committed (option "
             "skip-committed-batches) passes over it"
         )
 
 
-def check_kept(transaction: Transaction, query: str, batch_id: int) -> None:
+def _later(transaction: Transaction, batch: Batch) -> Batch | None:
+    """A batch with a higher number whose commit the branch stands on. Those of other sinks and branches are others."""
+    pending = transaction._pending
+    metadata = pending.state.metadata
+    head = metadata.refs[batch.branch].snapshot_id if batch.branch in metadata.refs else None
+    for snapshot in metadata.ancestors(head):
+        summary = snapshot.summary or {}
+        if summary.get(QUERY_ID) == batch.query and summary.get(EPOCH_ID, "").isdecimal():
+            other = evolve(batch, number=int(summary[EPOCH_ID]))
+            if pending.repository.store.event_by_idempotency_key(other.key) is not None:
+                return other if other.number > batch.number else None
+    return None
+
+
+def check_kept(transaction: Transaction, batch: Batch) -> None:
     """Sees to it that the table still stands on what a batch committed that comes again.
 
     Who rolls a table back and has the batches since then run again, by a checkpoint from before, wants their rows: by
@@ -152,20 +191,11 @@ def check_kept(transaction: Transaction, query: str, batch_id: int) -> None:
                 lacking -= {str(snapshot.snapshot_id), (snapshot.summary or {}).get(SOURCE_SNAPSHOT_ID)}
             if lacking:
                 raise ValidationError(
-                    f"batch {batch_id} of the query {query} was committed at position {made.position}, and {branch!r} "
+                    f"{batch} was committed at position {made.position}, and {branch!r} "
                     "does not stand on that commit any more, as after a rollback or a replacement: where its rows are "
                     "wanted again, another name of the query commits them; else skip_committed (option "
                     "skip-committed-batches) passes over it"
                 )
-
-
-def batch_key(
-    kind: str, table_uuid: str | None, query: str, batch_id: int, branch: str, sink: str | None = None
-) -> str:
-    """The idempotency key of a batch's commit; that of main's only sink is as it was before there were others."""
-    if branch == MAIN_BRANCH and sink is None:
-        return f"{kind} {table_uuid} {query} {batch_id}"
-    return json.dumps([kind, table_uuid, query, batch_id, branch, sink])
 
 
 def _query_of(rows: Any) -> str | None:

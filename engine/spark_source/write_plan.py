@@ -10,7 +10,7 @@ from icecore.engine.catalog.catalog import Catalog, open_catalog
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.sql.parse import parse_filter
-from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID, batch_key, check_batch, check_kept
+from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID, Batch, check_batch, check_kept
 from icecore.engine.spark_source.source_options import SourceOptions
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.snapshot import MAIN_BRANCH
@@ -24,7 +24,7 @@ STATIC, DYNAMIC = "static", "dynamic"
 class WritePlan:
     """A write to a table; `overwrite_mode` is None for an append. With the same key nothing is done twice.
 
-    `batch` is the query and number of a stream's batch, unless one that was committed is passed over unseen.
+    `batch` is a stream's, unless one that was committed is passed over unseen.
     """
 
     warehouse: str
@@ -37,7 +37,7 @@ class WritePlan:
     author: str | None
     idempotency_key: str
     skips_committed: bool = False
-    batch: tuple[str, int] | None = None
+    batch: Batch | None = None
 
     @classmethod
     def of(cls, options: SourceOptions, *, overwrite: bool, idempotency_key: str) -> WritePlan:
@@ -86,11 +86,11 @@ class WritePlan:
                 message=self.message, author=self.author, idempotency_key=self.idempotency_key
             ) as transaction:
                 if self.batch is not None:
-                    check_kept(transaction, *self.batch)
+                    check_kept(transaction, self.batch)
                 match self.overwrite_mode:
                     case None:
                         if self.batch is not None:
-                            check_batch(transaction, lambda: sum(f.record_count for f in files), *self.batch)
+                            check_batch(transaction, lambda: sum(f.record_count for f in files), self.batch)
                         transaction.append(written, **options)
                     case "static":
                         transaction.overwrite(written, self.overwrite_filter, **options)
@@ -106,9 +106,9 @@ class WritePlan:
     def of_batch(self, query_id: str, batch_id: int, table_uuid: str | None) -> WritePlan:
         """The plan of one batch of a stream, which a batch that comes again shares."""
         properties = {QUERY_ID: query_id, EPOCH_ID: str(batch_id), **self.snapshot_properties}
-        key = batch_key("writeStream", table_uuid, query_id, batch_id, self.branch)
-        batch = None if self.skips_committed else (query_id, batch_id)
-        return evolve(self, snapshot_properties=properties, idempotency_key=key, batch=batch)
+        batch = Batch("writeStream", table_uuid, query_id, batch_id, self.branch)
+        checked = None if self.skips_committed else batch
+        return evolve(self, snapshot_properties=properties, idempotency_key=batch.key, batch=checked)
 
 
 def _snapshot_properties(options: SourceOptions) -> dict[str, str]:

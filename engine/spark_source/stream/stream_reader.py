@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from attrs import define
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
 from icecore.engine.catalog.catalog import Catalog, open_catalog
 from icecore.engine.common.optional_packages import needs
 from icecore.engine.data.read.rows_of_commits import CommitFiles

@@ -131,6 +131,37 @@ def test_a_batch_that_comes_again_has_the_rows_that_it_had(warehouse: Path, tabl
     assert ids(table) == [7]
 
 
+@pytest.mark.parametrize("branch", ["main", "audit"])
+def test_a_batch_that_had_no_rows_has_none_again(warehouse: Path, table: icecore.Table, branch: str) -> None:
+    """Its number made no commit. Beside other queries, branches and sinks, which have numbers of their own."""
+    table.append([{"id": 0, "amount": 0}])
+    other = "audit" if branch == "main" else "main"
+
+    def commit(batch: int, query: str = "q", into: str = branch, skip: str = "false") -> None:
+        writer = stream_writer(warehouse, branch=into, skip_committed_batches=skip)
+        messages = written(writer._files, query)
+        try:
+            writer.commit(messages, batch)
+        except ValidationError:
+            writer.abort(messages, batch)
+            assert there(messages) == [False]
+            raise
+
+    commit(8, into=other)
+    commit(9, "p")
+    commit(0)
+    commit(2)
+    foreach_batch(table, query="q", sink="another", branch=branch)(ROWS, 2)
+    before = ids(table, branch)
+    with pytest.raises(ValidationError, match=r"batch 1 of the query q had no rows when batch 2 was .* with 1:"):
+        commit(1)
+    stream_writer(warehouse, branch=branch, query_id="q").commit([None], 1)
+    assert ids(table, branch) == before
+    commit(1, skip="true")
+    commit(3)
+    assert ids(table, branch) == [*before, 7, 7]
+
+
 def test_a_batch_whose_commit_was_rolled_back_is_refused(warehouse: Path, table: icecore.Table) -> None:
     """It comes again by a checkpoint from before, and would be passed over by its key."""
     table.append([{"id": 1}])
