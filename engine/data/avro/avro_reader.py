@@ -109,10 +109,11 @@ def without_logical_types(schema: Any) -> Any:
 
 
 class _SchemaReader:
-    """Avro types, references resolved, as Arrow types."""
+    """Avro types, references resolved, as Arrow types; each is read once, however often it is referred to."""
 
     def __init__(self, where: str) -> None:
         self.where = where
+        self._read: dict[int, _Column] = {}
 
     def fields(self, record: dict[str, Any]) -> tuple[list[pa.Field], _Convert | None]:
         """The fields of a record with their ids, and the conversion of its values."""
@@ -149,7 +150,9 @@ class _SchemaReader:
             return self.nullable(avro)[0]
         if not isinstance(avro, dict):
             raise CorruptFileError(f"{self.where}: {avro!r} is no Avro type")
-        return self.described(avro)
+        if id(avro) not in self._read:
+            self._read[id(avro)] = self.described(avro)
+        return self._read[id(avro)]
 
     def described(self, avro: dict[str, Any]) -> _Column:
         kind, logical = avro.get("type"), avro.get("logicalType")

@@ -54,3 +54,17 @@ def test_types_of_one_name_in_two_namespaces_are_two() -> None:
     found = resolve(schema, "the file")["fields"]
     assert [f["type"]["size"] for f in found[1]["type"]["fields"]] == [3, 3]
     assert [f["type"]["size"] for f in found[2:]] == [2, 4, 4]
+
+
+def test_a_type_is_read_once_however_often_it_is_referred_to() -> None:
+    """Each of 60 types has two fields of the one before it: written out these are some 10**18 columns."""
+    inner = record("int", name="r0")
+    for i in range(1, 60):
+        inner = record(inner, f"r{i - 1}", name=f"r{i}")
+    file = write_container(
+        {"avro.schema": json.dumps(record(["null", inner], name="t"))},
+        [AvroBlock(1, b"\x00")],
+        codec="null",
+        sync_marker=bytes(16),
+    )
+    assert AvroRows(file, "f").schema.names == ["c0"]
