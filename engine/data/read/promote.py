@@ -43,6 +43,9 @@ def check_readable(source: pa.DataType, target: PrimitiveType) -> bool:
         return check_readable(source.value_type, target)
     if types.is_null(source):
         return True
+    if types.is_duration(source):
+        # In the file these are plain 64-bit integers, of which only Arrow's own note says what they were.
+        return isinstance(target, LongType)
     if isinstance(source, pa.BaseExtensionType) and not isinstance(source, _EXTENSIONS):
         return check_readable(source.storage_type, target)
     return _holds_values(source, target)

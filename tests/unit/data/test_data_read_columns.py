@@ -229,6 +229,16 @@ def test_int96_timestamps_of_any_year(tmp_path: Path) -> None:
     assert seen == [m and m.replace(tzinfo=dt.UTC) for m in moments]
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_what_arrow_knows_for_durations_are_longs(tmp_path: Path, unit: str) -> None:
+    path = tmp_path / "f.parquet"
+    spans = pa.array([-1, None, 2**62], pa.duration(unit))
+    pq.write_table(pa.table([spans], schema=ids(("c", spans.type, 1))), path)
+    assert rows(content_file(path), one(1, "c", LongType())) == [{"c": -1}, {"c": None}, {"c": 2**62}]
+    with pytest.raises(CorruptFileError, match=rf"should be int, the file has duration\[{unit}\]"):
+        rows(content_file(path), one(1, "c", IntegerType()))
+
+
 def test_types_that_do_not_fit_are_named(tmp_path: Path) -> None:
     file = data_file(tmp_path / "f.parquet", with_schema(AB_ROWS, AB))
     with pytest.raises(CorruptFileError, match=r"f\.parquet: column 'a' \(id 1\) should be string, the file has int64"):
