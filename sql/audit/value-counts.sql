@@ -6,7 +6,9 @@
 WITH counted AS (
     SELECT namespace, name, table_uuid, file_path, record_count, unnest(map_entries(value_counts)) AS counted
     FROM files
-    WHERE content = 'data' AND len(list_distinct(list_append(map_values(value_counts), record_count))) > 1
+    -- Writers that didn't know a number of records have left -1 behind.
+    WHERE content = 'data' AND record_count >= 0
+        AND len(list_distinct(list_append(map_values(value_counts), record_count))) > 1
 ),
 -- What stands in a list or map has as many values as there are elements; in a struct, by some writers, as structs.
 nested AS (

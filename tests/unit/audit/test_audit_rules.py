@@ -204,6 +204,20 @@ def test_values_inside_of_others_need_not_be_as_many_as_rows(
     assert catalog.audit(rules=["value-counts"]).findings == ()
 
 
+def test_values_of_a_file_whose_rows_were_not_counted_are_healthy(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """A record count of -1 says that the number is not known."""
+
+    def uncount(entries: list[Record]) -> None:
+        entries[0]["data_file"]["record_count"] = -1
+
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        table = healthy(theirs, "t")
+        edit_manifest(table, 0, uncount)
+        register(catalog, table, "t")
+    assert catalog.audit(rules=["value-counts"]).findings == ()
+
+
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_loads_that_came_twice_are_told_by_position_until_they_are_undone(
     catalog: icecore.Catalog, tmp_path: Path, version: int
