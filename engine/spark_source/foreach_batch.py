@@ -162,8 +162,10 @@ def _later(transaction: Transaction, batch: Batch) -> Batch | None:
         summary = snapshot.summary or {}
         if summary.get(QUERY_ID) == batch.query and summary.get(EPOCH_ID, "").isdecimal():
             other = evolve(batch, number=int(summary[EPOCH_ID]))
+            if other.number <= batch.number:
+                return None
             if pending.repository.store.event_by_idempotency_key(other.key) is not None:
-                return other if other.number > batch.number else None
+                return other
     return None
 
 
