@@ -197,11 +197,15 @@ class SqliteFile:
         return not self.read_only and self.refusal is None
 
     def check_in_place(self) -> None:
+        """Raises MovedWarehouseError where this thread's connection lost its locks or its file left its path."""
+        self.check_path()
+        self._check_locks()
+
+    def check_path(self) -> None:
         """Raises MovedWarehouseError where this thread's connection is to a file that left its path."""
         self.connection()
         if not self._local.held.is_in_place:
             raise self._moved()
-        self._check_locks()
 
     def _check_is_same(self) -> None:
         if self._file_id is not None and not is_at(self.path, self._file_id):

@@ -91,7 +91,8 @@ class QuickLoads:
             return None
         try:
             os.stat(load.path)
-            self.store.check_in_place()
+            # Of the locks, which take longer to look at, the query of the version sees to it now and then.
+            self.store.check_path()
             if self._is_same(load):
                 self._kept.move_to_end(key)
                 return load
