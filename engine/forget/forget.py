@@ -110,6 +110,9 @@ class Forgetter:
                 self.repository.store.execute(MODELS, "put_warehouse", key=f"{FORGOTTEN}{stream}", value=position)
         if event is not None:
             self.tidy()
+        elif not dry_run:
+            # Entries of manifests that another writer made can be in no event, yet in what is cached of them.
+            self.planner.remove(stream)
         positions = tuple(r.position for r in bounds.replacements)
         return Forgotten(None if event is None else event.position, positions, len(bounds.files), bounds.held, left)
 

@@ -15,12 +15,13 @@ from attrs import frozen
 from icecore.engine.errors import IcecoreError, StorageError, name_text
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.snapshot import Snapshot
+from icecore.projections.entries.decoded_files import DecodedFiles
 from icecore.projections.entries.wide_entries import inherit_all
 from icecore.projections.plan.planner import Planner
 from icecore.projections.segments.entry_faults import FAULTS
+from icecore.projections.segments.entry_tables import segment_folder_name
 
 ROWS_OF_A_BATCH = 16_384
 """So many that small manifests are taken together, so few that a large one is alone: nothing of it is copied then."""
@@ -90,14 +91,14 @@ class TableEntries:
 
     def every(self, listed: Sequence[ListedManifest]) -> Iterator[pa.Table]:
         """All entries of manifests, deleted ones too, in their order: canonical, some ten thousand in one piece."""
-        return entry_batches(self.planner.repository, self.state, listed, contents=None)
+        return entry_batches(self.planner, self.state, listed, contents=None)
 
     def live(
         self, listed: Sequence[ListedManifest], contents: frozenset[int], left_out: frozenset[str] = frozenset()
     ) -> Iterator[pa.Table]:
         """The entries of some contents that are not deleted; columns of `left_out` may be null."""
         wanted = with_live(listed, contents)
-        return entry_batches(self.planner.repository, self.state, wanted, contents=contents, left_out=left_out)
+        return entry_batches(self.planner, self.state, wanted, contents=contents, left_out=left_out)
 
 
 def with_live(listed: Sequence[ListedManifest], contents: frozenset[int]) -> list[ListedManifest]:
@@ -112,7 +113,7 @@ def rows_key(kind: str, listed: Sequence[ListedManifest], contents: frozenset[in
 
 
 def entry_batches(
-    repository: Repository,
+    planner: Planner,
     state: TableState,
     manifests: Sequence[ListedManifest],
     *,
@@ -127,9 +128,10 @@ def entry_batches(
     held: list[pa.Table] = []
     listed: list[ListedManifest] = []
     rows = 0
-    read = repository.entries.canonical_all(state.stream, manifests, repository.storage_of(state), left_out)
-    for each, entries in zip(manifests, read, strict=True):
-        held.append(entries if contents is None else _live(entries, contents))
+    entries, storage = planner.repository.entries, planner.repository.storage_of(state)
+    read = decoded_files(planner, state.stream).canonical_all(entries, state.stream, manifests, storage, left_out)
+    for each, found in zip(manifests, read, strict=True):
+        held.append(found if contents is None else _live(found, contents))
         listed.append(each)
         rows += held[-1].num_rows
         if rows >= ROWS_OF_A_BATCH:
@@ -137,6 +139,13 @@ def entry_batches(
             held, listed, rows = [], [], 0
     if listed:
         yield _joined(held, listed)
+
+
+def decoded_files(planner: Planner, stream: str) -> DecodedFiles:
+    """The files beside the segments of a table in which decoded entries are kept."""
+    if planner.cache is None:
+        return DecodedFiles(None)
+    return DecodedFiles(planner.cache / segment_folder_name(stream, planner.forgotten(stream)))
 
 
 def _joined(held: Sequence[pa.Table], listed: Sequence[ListedManifest]) -> pa.Table:

@@ -1,0 +1,152 @@
+"""The decoded entries of large manifests, kept in files: Arrow reads them at a tenth of what their Avro takes.
+
+A file is one manifest's, written once and put in place whole, so any number of processes reads and writes them without
+locks: an Arrow stream, compressed by LZ4, and its CRC-32. A manifest is immutable, so its path and length tell it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+import uuid
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import pyarrow as pa
+from attrs import frozen
+
+from icecore.engine.events.manifest_changes import ListedManifest
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.entries.manifest_entries import ManifestEntries
+
+WORTH_A_FILE = 2**16
+"""How many bytes a manifest has at least whose entries are kept: those of smaller ones are soon decoded."""
+UNUSED_AFTER_S = 7 * 24 * 3600.0
+# Part of each file's name: to be raised when what a file holds changes.
+_PREFIX = "decoded-1-"
+_SUFFIX = ".arrow"
+_CRC_BYTES = 4
+
+
+@frozen
+class DecodedFiles:
+    """The files in a folder; a folder that is None keeps nothing."""
+
+    folder: Path | None
+
+    def canonical_all(
+        self,
+        entries: ManifestEntries,
+        stream: str,
+        manifests: Sequence[ListedManifest],
+        storage: Storage,
+        left_out: frozenset[str] = frozenset(),
+    ) -> Iterator[pa.Table]:
+        """The entries of manifests, as by `ManifestEntries.canonical_all`, but large ones are decoded once only."""
+        if self.folder is None or not any(map(_is_worth_a_file, manifests)):
+            yield from entries.canonical_all(stream, manifests, storage, left_out)
+            return
+        there = frozenset(_names(self.folder))
+        for is_there, of_run in groupby(manifests, lambda m: _name(m) in there):
+            if is_there:
+                for listed in of_run:
+                    found = self._read(listed)
+                    if found is None:
+                        (found,) = self._made(entries, stream, [listed], storage, left_out)
+                    yield found
+            else:
+                yield from self._made(entries, stream, list(of_run), storage, left_out)
+        if not left_out:
+            self._sweep()
+
+    def _made(
+        self,
+        entries: ManifestEntries,
+        stream: str,
+        manifests: Sequence[ListedManifest],
+        storage: Storage,
+        left_out: frozenset[str],
+    ) -> Iterator[pa.Table]:
+        """The entries of manifests that no file has; those of large ones that are whole get one."""
+        for listed, found in zip(manifests, entries.canonical_all(stream, manifests, storage, left_out), strict=True):
+            if not left_out and _is_worth_a_file(listed):
+                self._write(listed, found)
+            yield found
+
+    def _read(self, listed: ListedManifest) -> pa.Table | None:
+        """The entries in a manifest's file; None where it is gone, or is removed since it is damaged."""
+        assert self.folder is not None
+        path = self.folder / _name(listed)
+        try:
+            data = memoryview(path.read_bytes())
+            # Says that it is used; also to other processes.
+            os.utime(path)
+        except OSError:
+            return None
+        stream, crc = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
+        with contextlib.suppress(pa.ArrowException):
+            if zlib.crc32(stream) == int.from_bytes(crc, "big"):
+                with pa.ipc.open_stream(stream, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader:
+                    found = reader.read_all()
+                if found.schema.equals(ENTRY_SCHEMA):
+                    return found
+        self._remove(path)
+        return None
+
+    def _write(self, listed: ListedManifest, entries: pa.Table) -> None:
+        """Keeps the entries of a manifest, where its folder can be written."""
+        assert self.folder is not None
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+        with pa.ipc.new_stream(sink, ENTRY_SCHEMA, options=options) as writer:
+            writer.write_table(entries)
+        stream = sink.getvalue()
+        unfinished = self.folder / f"{_PREFIX}{uuid.uuid4().hex}.unfinished"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with unfinished.open("wb") as file:
+                file.write(stream)
+                file.write(zlib.crc32(stream).to_bytes(_CRC_BYTES, "big"))
+            os.replace(unfinished, self.folder / _name(listed))
+        except OSError:
+            self._remove(unfinished)
+
+    def _sweep(self) -> None:
+        """Removes files that nobody used for long, also of writers that died and of other releases."""
+        assert self.folder is not None
+        oldest = time.time() - UNUSED_AFTER_S
+        for name in _names(self.folder, "decoded-"):
+            path = self.folder / name
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
+
+    @staticmethod
+    def _remove(path: Path) -> None:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _is_worth_a_file(listed: ListedManifest) -> bool:
+    """Whether a manifest is large and is not in the log, from which it comes in Arrow as it is."""
+    return listed.is_foreign and listed.manifest.manifest_length >= WORTH_A_FILE
+
+
+def _name(listed: ListedManifest) -> str:
+    """The name of a manifest's file."""
+    m = listed.manifest
+    digest = hashlib.sha256(f"{m.manifest_path}|{m.manifest_length}|{m.partition_spec_id}".encode()).hexdigest()[:32]
+    return f"{_PREFIX}{digest}{_SUFFIX}"
+
+
+def _names(folder: Path, prefix: str = _PREFIX) -> list[str]:
+    """The files of a folder whose names begin so."""
+    try:
+        return [name for name in os.listdir(folder) if name.startswith(prefix)]
+    except OSError:
+        return []
