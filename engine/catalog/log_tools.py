@@ -135,19 +135,26 @@ def logged_tables(catalog: CatalogHandle) -> LoggedTables:
 
 
 def verify(
-    catalog: CatalogHandle, *identifiers: IdentifierLike, deep: bool = False, progress: Progress | None = None
+    catalog: CatalogHandle,
+    *identifiers: IdentifierLike,
+    deep: bool = False,
+    rows: bool = False,
+    progress: Progress | None = None,
 ) -> Verification:
     """Checks the log, the read models, and that every file that a snapshot references is there as it was written.
 
     Dropped tables and views are checked too, as they can be undropped; with `identifiers` only these tables and views.
-    `deep` opens the files: footers, rows, manifests, deletion vectors. `progress` is called with how far it is: see
-    `Progress`. `problems` is empty where all is well. Raises NoSuchTableError.
+    `deep` opens the files: footers, row counts, manifests, deletion vectors. `rows` reads the data files too, and
+    compares the counts, bounds and partitions by which plans leave them out. `progress` is called with how far it is:
+    see `Progress`. `problems` is empty where all is well. Raises NoSuchTableError.
     """
     from icecore.projections.verify import verify
 
     warehouse = catalog._warehouse
     streams = [warehouse.models.stream(identifier_tuple(i)) for i in identifiers]
-    return verify.verify(warehouse.store, warehouse.repository, streams or None, deep=deep, progress=progress)
+    return verify.verify(
+        warehouse.store, warehouse.repository, streams or None, deep=deep, rows=rows, progress=progress
+    )
 
 
 def at(

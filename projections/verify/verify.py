@@ -22,12 +22,14 @@ def verify(
     streams: Iterable[str] | None = None,
     *,
     deep: bool = False,
+    rows: bool = False,
     progress: Progress | None = None,
 ) -> Verification:
     """Checks the whole log, and every file of the streams, or of all; changes nothing. Raises StorageError.
 
     All that is in the database is read as of one moment. Where something is wrong and others commit meanwhile, it is
-    looked at again, because their files move on. With `deep` content files, manifests and statistics are opened too.
+    looked at again, because their files move on. With `deep` content files, manifests and statistics are opened
+    too, and with `rows` data files read.
     """
     chosen = None if streams is None else frozenset(streams)
     for _ in range(ATTEMPTS):
@@ -42,7 +44,7 @@ def verify(
     notes = []
     files, stores = 0, dict[str, str | None]()
     for state in log.states:
-        checked = check_files(repository, state, stores, deep=deep, progress=progress)
+        checked = check_files(repository, state, stores, deep=deep or rows, rows=rows, progress=progress)
         files += checked.files
         findings += (f for f in checked.findings if f.cause not in UNCHECKED)
         notes += [f for f in checked.findings if f.cause in UNCHECKED]

@@ -52,25 +52,26 @@ def content_faults(storage: Storage, contents: pa.Table) -> Iterator[tuple[int, 
     files = contents.filter(pc.invert(is_vector))
     for at in range(0, files.num_rows, _AT_ONCE):
         rows = files.slice(at, _AT_ONCE).to_pylist()
-        yield len(rows), _in_threads(lambda row: _of_file(storage, row), rows)
+        yield len(rows), in_threads(lambda row: _of_file(storage, row), rows)
     vectors = contents.filter(is_vector).sort_by("file_path")
     part: list[list[Row]] = []
     for rows in _by_path(vectors):
         part.append(rows)
         if len(part) >= _AT_ONCE:
-            yield len(part), _in_threads(lambda of_file: _of_vectors(storage, of_file), part)
+            yield len(part), in_threads(lambda of_file: _of_vectors(storage, of_file), part)
             part = []
-    yield len(part), _in_threads(lambda of_file: _of_vectors(storage, of_file), part)
+    yield len(part), in_threads(lambda of_file: _of_vectors(storage, of_file), part)
 
 
 def metadata_faults(storage: Storage, files: Sequence[NeededFile]) -> Iterator[tuple[int, list[Fault]]]:
     """The faults inside of existing manifests and statistics files, in parts as of `content_faults`."""
     for at in range(0, len(files), _AT_ONCE):
         part = files[at : at + _AT_ONCE]
-        yield len(part), _in_threads(lambda f: _of_metadata(storage, f), part)
+        yield len(part), in_threads(lambda f: _of_metadata(storage, f), part)
 
 
-def _in_threads(check: Callable[[Item], list[Fault]], items: Sequence[Item]) -> list[Fault]:
+def in_threads(check: Callable[[Item], list[Fault]], items: Sequence[Item]) -> list[Fault]:
+    """The faults of all items, which are checked some at once."""
     with ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 2)) as pool:
         return [fault for faults in pool.map(check, items) for fault in faults]
 
@@ -81,7 +82,7 @@ def _by_path(vectors: pa.Table) -> Iterator[list[Row]]:
         yield list(of_file)
 
 
-def _guarded(storage: Storage, kind: str, location: str, check: Callable[[], str | None]) -> list[Fault]:
+def guarded(storage: Storage, kind: str, location: str, check: Callable[[], str | None]) -> list[Fault]:
     """The faults of a check that describes one, or raises where the file can't be read."""
     try:
         with decoding(location):
@@ -111,7 +112,7 @@ def _of_file(storage: Storage, row: Row) -> list[Fault]:
         found, noted = _rows_in(storage, location, FileFormat(name)), row["record_count"]
         return None if found == noted else f"has {found:,} rows, expected {noted:,}"
 
-    return _guarded(storage, kind, location, check)
+    return guarded(storage, kind, location, check)
 
 
 def _rows_in(storage: Storage, location: str, file_format: FileFormat) -> int:
@@ -144,7 +145,7 @@ def _of_vectors(storage: Storage, rows: Sequence[Row]) -> list[Fault]:
         with storage.open_input(location) as f:
             return next((t for r in rows if (t := _of_vector(f, footer, r)) is not None), None)
 
-    return _guarded(storage, kind, location, check)
+    return guarded(storage, kind, location, check)
 
 
 def _of_vector(f: pa.NativeFile, footer: PuffinFooter | None, row: Row) -> str | None:
@@ -165,14 +166,14 @@ def _of_metadata(storage: Storage, f: NeededFile) -> list[Fault]:
         return [_encrypted(f.kind, f.location)]
     if f.kind == MANIFEST and f.listed is not None:
         listed = f.listed
-        return _guarded(storage, f.kind, f.location, lambda: _manifest_text(storage, listed))
+        return guarded(storage, f.kind, f.location, lambda: _manifest_text(storage, listed))
     if f.kind == STATISTICS:
-        return _guarded(storage, f.kind, f.location, lambda: _statistics_text(storage, f))
+        return guarded(storage, f.kind, f.location, lambda: _statistics_text(storage, f))
     if f.kind == PARTITION_STATISTICS:
         file_format = _ENDINGS.get(os.path.splitext(f.location)[1].lower())
         if file_format is None:
             return [Fault(Cause.UNKNOWN_FORMAT, f.kind, f.location, f"{f.location} is of a format not known here")]
-        return _guarded(storage, f.kind, f.location, lambda: _opens(storage, f.location, file_format))
+        return guarded(storage, f.kind, f.location, lambda: _opens(storage, f.location, file_format))
     return []
 
 

@@ -83,12 +83,14 @@ class NeededFile:
 class Needed:
     """Files of metadata; content files, each once, with `kind` (see KINDS) and `is_encrypted`; and faults on the way.
 
-    Of each content file there are path and size and, where contents are to be checked, what is said of them.
+    Of each content file there are path and size and, where contents are to be checked, what is said of them, by these
+    manifests.
     """
 
     files: tuple[NeededFile, ...]
     contents: pa.Table
     faults: tuple[Fault, ...] = ()
+    manifests: tuple[ListedManifest, ...] = ()
 
     @cached_property
     def places(self) -> pa.Table:
@@ -108,6 +110,7 @@ class Needed:
             tuple(f for f in self.files if f.location in wanted),
             self.contents.filter(pc.is_in(self.contents["file_path"], locations)),
             tuple(f for f in self.faults if f.location in wanted),
+            self.manifests,
         )
 
 
@@ -135,7 +138,7 @@ def needed_of_table(
     manifests = gathering.manifests()
     files = gathering.files(manifests)
     contents = gathering.contents(manifests, deep=deep)
-    return Needed(tuple(files), contents, tuple(gathering.faults))
+    return Needed(tuple(files), contents, tuple(gathering.faults), tuple(manifests.values()))
 
 
 def _foreign(listed: ListedManifest) -> NeededFile:

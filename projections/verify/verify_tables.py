@@ -51,9 +51,18 @@ class Checked:
 
 
 def check_files(
-    repository: Repository, state: State, stores: dict[str, str | None], *, deep: bool, progress: Progress | None
+    repository: Repository,
+    state: State,
+    stores: dict[str, str | None],
+    *,
+    deep: bool,
+    rows: bool = False,
+    progress: Progress | None,
 ) -> Checked:
-    """Checks all files that a table or view needs; with `deep` inside too. For `stores` see `Looker`."""
+    """Checks all files that a table or view needs; with `deep` inside too, with `rows` all rows of data files.
+
+    For `stores` see `Looker`.
+    """
     name = name_text(state.identifier)
     tell = progress or (lambda *_: None)
     storage = repository.storage_of(state) if isinstance(state, TableState) else repository.storage
@@ -62,7 +71,10 @@ def check_files(
     suspects: pa.Array | None = None
     for _ in range(LOOKS):
         moment, state, needed = _needed(repository, state, looker, deep, suspects)
-        tally = _Checking(looker, needed, lambda done, of: tell(name, done, of)).run(deep)
+        checking = _Checking(looker, needed, lambda done, of: tell(name, done, of))
+        tally = checking.run(deep)
+        if rows and isinstance(state, TableState):
+            checking.read_rows(repository, state)
         files = files or needed.count
         if not tally.has_problems or _moment(repository, state.stream) == moment:
             break
@@ -203,3 +215,17 @@ class _Checking:
         for looked_at, faults in chain(metadata_faults(storage, files), content_faults(storage, contents)):
             self._tally.extend(faults)
             self._say(looked_at, 2)
+
+    def read_rows(self, repository: Repository, state: TableState) -> None:
+        """Reads the data files that are there as they should be, and compares what is noted of their rows."""
+        from icecore.projections.verify.verify_rows import DATA_KIND, RowCheck
+
+        contents, known = self._needed.contents, self._tally.locations()
+        wanted = contents["file_path"].filter(
+            pc.and_(pc.equal(contents["kind"], DATA_KIND), pc.invert(pc.is_in(contents["file_path"], known)))
+        )
+        unread = {f.location for f in self._needed.faults}
+        manifests = [m for m in self._needed.manifests if m.manifest.manifest_path not in unread]
+        for looked_at, faults in RowCheck(repository, state).faults(manifests, wanted):
+            self._tally.extend(faults)
+            self._say(looked_at, 3)

@@ -38,13 +38,14 @@ def init(settings: Settings, name: str | None) -> None:
         )
 
 
-@click.command(epilog=examples("icecore verify", "icecore verify shop.orders --deep"))
+@click.command(epilog=examples("icecore verify", "icecore verify shop.orders --deep", "icecore verify --rows"))
 @click.argument("tables", metavar="[TABLE]...", nargs=-1)
 @click.option("--deep", is_flag=True, help="Open the files too: footers, row counts, manifests, deletion vectors.")
+@click.option("--rows", is_flag=True, help="Read the data files too: are counts, bounds and partitions theirs?")
 @common_options
 @pass_settings
 @click.pass_context
-def verify(context: click.Context, settings: Settings, tables: tuple[str, ...], deep: bool) -> None:
+def verify(context: click.Context, settings: Settings, tables: tuple[str, ...], deep: bool, rows: bool) -> None:
     """Check the log and every file that a table needs.
 
     Of all tables and views, or of those named. The exit code is 1 where something is wrong.
@@ -55,7 +56,7 @@ def verify(context: click.Context, settings: Settings, tables: tuple[str, ...], 
             if isinstance(status, Status):
                 status.update(Text(f"{printable(table)}: {done:,} of {files:,} files"))
 
-        result = catalog.verify(*tables, deep=deep, progress=tell)
+        result = catalog.verify(*tables, deep=deep, rows=rows, progress=tell)
     counts = {name: getattr(result, name) for name in ("events", "tables", "views", "files", "head")}
     parts = {name: [attrs.asdict(f) for f in getattr(result, name)] for name in ("findings", "notes")}
     settings.print_record({"ok": result.ok, **counts, "problems": result.problems, **parts}, *str(result).splitlines())
