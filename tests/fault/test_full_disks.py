@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from core_tables import ids_of, local, make_table, metadata_files, peer_ids, rows, store_of
+from rest_client import served
 
 import icecore
 from icecore.engine.errors import StorageError
@@ -54,6 +55,20 @@ def test_a_full_disk_for_files_of_other_engines_keeps_the_commit(
     table.append(rows(3))
     assert peer_ids(catalog.path) == [1, 2, 3]
     assert catalog.verify().problems == ()
+
+
+def test_a_servers_commits_stand_on_a_disk_that_is_full_for_files_of_other_engines(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_table(catalog)
+    catalog.create_view("ns.v", "SELECT id FROM ns.t")
+    change = {"updates": [{"action": "set-properties", "updates": {"owner": "ann"}}]}
+    with served(catalog) as rest, monkeypatch.context() as patch:
+        patch.setattr(Storage, "_write", full_disk("metadata.json"))
+        with pytest.warns(MaterializationWarning, match="No space left"):
+            told = [rest.post(path, change) for path in ("/v1/namespaces/ns/tables/t", "/v1/namespaces/ns/views/v")]
+        assert [reply.status for reply in told] == [200, 200]
+        assert [reply.json["metadata"]["properties"]["owner"] for reply in told] == ["ann", "ann"]
 
 
 def test_a_full_disk_for_the_version_hint_keeps_the_commit(

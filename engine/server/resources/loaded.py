@@ -84,7 +84,7 @@ def table_again(call: Call, stored: StoredAnswer) -> Answer:
 def view_again(call: Call, stored: StoredAnswer) -> Answer:
     """A view as a commit left it that was carried out before; as it is now where that changed nothing."""
     if stored.last_position is None:
-        return loaded_view(call, call.catalog.load_view(call.view))
+        return committed_view(call, call.catalog.load_view(call.view))
     warehouse = call.catalog._warehouse
     stream = warehouse.store.event_at(stored.last_position).stream
     state = warehouse.views.state_at(stream, stored.last_position)
@@ -113,17 +113,18 @@ def staged_table(call: Call, metadata: TableMetadata) -> Answer:
 
 def loaded_view(call: Call, view: View) -> Answer:
     """A view. Raises MissingFileError."""
-    state = view.state
-    storage = call.catalog._warehouse.repository.storage
-    if call.past is None:
-        _check_there(storage, state.metadata_location)
+    state, warehouse = view.state, call.catalog._warehouse
+    if call.past is not None:
+        return Answer(200, _view_body(state, warehouse.repository.storage))
+    _check_there(warehouse.repository.storage, state.metadata_location)
+    return committed_view(call, view)
+
+
+def committed_view(call: Call, view: View) -> Answer:
+    """A view after a commit, which stands where its file could not be written."""
+    state, storage = view.state, call.catalog._warehouse.repository.storage
     key = (state.stream, state.event_hash, ALL)
-    body = (
-        _view_body(state, storage)
-        if call.past is not None
-        else call.serving.kept.get(key, lambda: _view_body(state, storage))
-    )
-    return Answer(200, body)
+    return Answer(200, call.serving.kept.get(key, lambda: _view_body(state, storage)))
 
 
 def table_config(call: Call) -> dict[str, str]:
