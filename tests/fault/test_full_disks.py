@@ -71,6 +71,28 @@ def test_a_servers_commits_stand_on_a_disk_that_is_full_for_files_of_other_engin
         assert [reply.json["metadata"]["properties"]["owner"] for reply in told] == ["ann", "ann"]
 
 
+def test_a_server_writes_at_a_load_what_a_full_disk_kept_from_being_written(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients load before they commit: told that the table is not there, none of them would write its files."""
+    make_table(catalog).append(rows(1))
+    catalog.create_view("ns.v", "SELECT id FROM ns.t")
+    change = {"updates": [{"action": "set-properties", "updates": {"owner": "ann"}}]}
+    paths = ("/v1/namespaces/ns/tables/t", "/v1/namespaces/ns/views/v")
+    with served(catalog) as rest:
+        with monkeypatch.context() as patch:
+            patch.setattr(Storage, "_write", full_disk("metadata.json"))
+            with pytest.warns(MaterializationWarning, match="No space left"):
+                assert [rest.post(path, change).status for path in paths] == [200, 200]
+            told = [rest.get(path).error for path in paths]
+            assert [code for code, _, _ in told] == [500, 500]
+            assert all("No space left" in message for _, _, message in told)
+        loaded = [rest.get(path).json for path in paths]
+        assert [found["metadata"]["properties"]["owner"] for found in loaded] == ["ann", "ann"]
+        assert peer_ids(catalog.path) == [1]
+    assert catalog.verify().problems == ()
+
+
 def test_a_full_disk_for_the_version_hint_keeps_the_commit(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

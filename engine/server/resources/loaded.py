@@ -6,12 +6,13 @@ Where a client asks for `snapshots=refs` it is written anew without the others.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 
 from icecore.engine.common.compressed_json import decompress
-from icecore.engine.errors import MissingFileError, ValidationError
+from icecore.engine.errors import MissingFileError, UnwritableCommitError, ValidationError
 from icecore.engine.log.request_keys import StoredAnswer
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.metadata.view_fold import ViewState
@@ -30,7 +31,7 @@ ALL, REFS = "all", "refs"
 def loaded_table(call: Call, table: Table) -> Answer:
     """A table with the snapshots that the query asks for, or 304 where the client has it already.
 
-    Raises MissingFileError where its metadata file is gone, in Java's words, and ValidationError.
+    Raises MissingFileError where its metadata file is gone, in Java's words, StorageError and ValidationError.
     """
     mode = call.query.get("snapshots", ALL)
     if mode not in (ALL, REFS):
@@ -39,7 +40,7 @@ def loaded_table(call: Call, table: Table) -> Answer:
     state = _with_its_file(call, table.state)
     storage = repository.storage_of(state)
     if call.past is None:
-        _check_there(storage, state.metadata_location)
+        _check_there(call, storage, state, repository.files.materialize)
     tag = _tag(call, state, mode)
     if is_held(tag, call.headers.get("if-none-match", "")):
         return Answer(304, headers={"etag": tag})
@@ -112,11 +113,11 @@ def staged_table(call: Call, metadata: TableMetadata) -> Answer:
 
 
 def loaded_view(call: Call, view: View) -> Answer:
-    """A view. Raises MissingFileError."""
+    """A view. Raises MissingFileError, StorageError."""
     state, warehouse = view.state, call.catalog._warehouse
     if call.past is not None:
         return Answer(200, _view_body(state, warehouse.repository.storage))
-    _check_there(warehouse.repository.storage, state.metadata_location)
+    _check_there(call, warehouse.repository.storage, state, warehouse.views.materialize)
     return committed_view(call, view)
 
 
@@ -140,9 +141,22 @@ def _with_its_file(call: Call, state: TableState) -> TableState:
     return call.catalog.load_table(state.identifier).state
 
 
-def _check_there(storage: Storage, location: str | None) -> None:
-    if location is not None and not storage.exists(location):
-        raise MissingFileError(f"Failed to open input stream for file: {location}")
+def _check_there(call: Call, storage: Storage, state: TableState | ViewState, write: Callable[[str], object]) -> None:
+    """Raises MissingFileError unless the metadata file is there, and StorageError where it can't be written yet.
+
+    A commit stands where its files could not be written, as on a full disk. Clients that commit load first, so none of
+    them would ever be the next to write them.
+    """
+    if (location := state.metadata_location) is None or storage.exists(location):
+        return
+    missing = f"Failed to open input stream for file: {location}"
+    if call.catalog._warehouse.store.is_writable:
+        try:
+            write(state.stream)
+        except UnwritableCommitError as e:
+            raise MissingFileError(f"{missing}: {e}") from e
+    if not storage.exists(location):
+        raise MissingFileError(missing)
 
 
 def _kept_body(call: Call, state: TableState, storage: Storage, mode: str) -> bytes:
