@@ -9,12 +9,21 @@ import click
 
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.cli.settings import Settings
-from icecore.engine.cli.verbs import agree, change_command, dry_run_option, key_option, made_before, risk_options
+from icecore.engine.cli.verbs import (
+    agree,
+    change_command,
+    dry_run_option,
+    key_option,
+    made_before,
+    made_by,
+    risk_options,
+)
 from icecore.engine.common.text import counted
 from icecore.engine.deletion.purge_table import Purged
 from icecore.engine.display.output import waiting
 from icecore.engine.display.table_text import TableText
 from icecore.engine.errors import NoSuchTableError, NoSuchViewError
+from icecore.engine.events.commit_watch import watching_commits
 from icecore.engine.events.event import is_view_stream
 
 _POSITION = click.option(
@@ -46,8 +55,9 @@ def drop(
                 settings.print_record({"name": name, "kind": kind, "position": None}, would)
                 return
             agree([f"{would}; `icecore undrop {name}` gives it back"], yes=yes)
-        drop_it(name, message=message, author=author, idempotency_key=key)
-        position = catalog.position if done is None else done.position
+        with watching_commits() as watch:
+            drop_it(name, message=message, author=author, idempotency_key=key)
+        position = made_by(catalog, watch, key).position
     settings.print_record(
         {"name": name, "kind": kind, "position": position},
         f"dropped {'the view ' if is_view else ''}{name} at position {position}",
@@ -84,8 +94,9 @@ def unregister(
                 settings.print_record({"name": table, "position": None, "metadata_location": location}, would)
                 return
             agree([would], yes=yes)
-        told = catalog.unregister_table(table, message=message, author=author, idempotency_key=key)
-        location, position = told.metadata_location, catalog.position if done is None else done.position
+        with watching_commits() as watch:
+            told = catalog.unregister_table(table, message=message, author=author, idempotency_key=key)
+        location, position = told.metadata_location, made_by(catalog, watch, key).position
     settings.print_record(
         {"name": table, "position": position, "metadata_location": location}, f"unregistered {table}: {location}"
     )
@@ -118,18 +129,19 @@ def undrop(
         def give_back(undrop: Callable[..., Any]) -> None:
             undrop(name, position=position, message=message, author=author, idempotency_key=key, dry_run=dry_run)
 
-        try:
-            give_back(catalog.undrop_view if view else catalog.undrop_table)
-        except NoSuchTableError as of_table:
+        with watching_commits() as watch:
             try:
-                give_back(catalog.undrop_view)
-            except NoSuchViewError:
-                raise of_table from None
-            view = True
-        at = catalog.position if done is None else done.position
+                give_back(catalog.undrop_view if view else catalog.undrop_table)
+            except NoSuchTableError as of_table:
+                try:
+                    give_back(catalog.undrop_view)
+                except NoSuchViewError:
+                    raise of_table from None
+                view = True
+        at = None if dry_run else made_by(catalog, watch, key).position
     told = "would be" if dry_run else "is"
     settings.print_record(
-        {"name": name, "kind": "view" if view else "table", "position": None if dry_run else at, "dry_run": dry_run},
+        {"name": name, "kind": "view" if view else "table", "position": at, "dry_run": dry_run},
         f"{'the view ' if view else ''}{name} {told} back, as it was when it was dropped",
     )
 

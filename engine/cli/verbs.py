@@ -13,6 +13,7 @@ from icecore.engine.common.text import counted, printable
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.events.commit_watch import CommitWatch
     from icecore.engine.events.event import Event
 
 
@@ -67,6 +68,13 @@ def where_option(told: str, metavar: str = "FILTER") -> Callable[[Command], Comm
 def made_before(catalog: Catalog, key: str | None) -> Event | None:
     """The event that an earlier call made under a key: who asks again is not asked."""
     return None if key is None else catalog._warehouse.store.event_by_idempotency_key(key)
+
+
+def made_by(catalog: Catalog, watch: CommitWatch, key: str | None) -> Event:
+    """The last event that a watched call made, or an earlier one under its key; of others there may be later ones."""
+    event = watch.made[-1] if watch.made else made_before(catalog, key)
+    assert event is not None, "what changes nothing raises"
+    return event
 
 
 def note_others(catalog: Catalog, name: str, lead: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,9 +12,11 @@ from icecore.engine.cli.texts import TIMES, moment
 from icecore.engine.cli.verbs import agree, examples, key_option, made_before, risk_options
 from icecore.engine.display.output import row_lines
 from icecore.engine.errors import CommitConflictError, name_text
+from icecore.engine.events.commit_watch import watching_commits
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.events.event import Event
 
 
 @click.command(epilog=examples("icecore undo --actor bob --dry-run"))
@@ -137,9 +139,10 @@ def _run(settings: Settings, key: str | None, dry_run: bool, yes: bool, call: Ca
             agree(["would be:", *_lines(settings, foretold)], yes=False)
             if catalog.position != seen:
                 raise CommitConflictError(f"others committed since position {seen}; nothing was done: look again")
-        end = catalog.position if done is None else done.position - 1
-        outcome = call(catalog, False)
-        made = _made(catalog, end, outcome)
+        with watching_commits() as watch:
+            outcome = call(catalog, False)
+        transaction = catalog._warehouse.store.transaction_events
+        made = _rows(catalog, watch.made if done is None else transaction(done.transaction_id))
     _tell(settings, {"dry_run": False, "position": outcome, "events": made}, f"done, at position {outcome}:")
 
 
@@ -169,6 +172,9 @@ def _foretold(outcome: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _made(catalog: Catalog, after: int, last: int) -> list[dict[str, Any]]:
-    rows = catalog.log(after=after, up_to=last).select(["position", "name", "kind", "changes", "message"]).to_pylist()
-    return list(rows)
+def _rows(catalog: Catalog, events: Sequence[Event]) -> list[dict[str, Any]]:
+    """The rows of the events of one transaction, which have their positions one after another."""
+    if not events:
+        return []
+    rows = catalog.log(after=events[0].position - 1, up_to=events[-1].position)
+    return list(rows.select(["position", "name", "kind", "changes", "message"]).to_pylist())

@@ -22,6 +22,13 @@ def csv(tmp_path: Path) -> str:
     return str(tmp_path / "a.csv")
 
 
+def in_thread(what: Callable[..., None], *arguments: object) -> None:
+    """Does something as another writer, whose commits no watch of this thread sees."""
+    thread = Thread(target=what, args=arguments)
+    thread.start()
+    thread.join()
+
+
 def test_what_another_writer_does_meanwhile_is_not_told(
     run: Run, run_json: RunJson, orders: str, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -33,15 +40,49 @@ def test_what_another_writer_does_meanwhile_is_not_told(
             delete(other.load_table(orders), "id >= 2")
 
     def raced(table: icecore.Table, condition: str, **options: Any) -> Any:
-        thread = Thread(target=by_another)
-        thread.start()
-        thread.join()
+        in_thread(by_another)
         return delete(table, condition, **options)
 
     monkeypatch.setattr(icecore.Table, "delete", raced)
     first = run_json("delete", orders, "--where", "id >= 1", "--yes")
     assert first["changes"] == {"deleted-records": 1, "deleted-data-files": 1}
     assert f"nothing to change in {orders}" in run("delete", orders, "--where", "id >= 1", "--yes").stdout
+
+
+@pytest.mark.parametrize("call", ["undo", "revert", "restore", "drop_table", "unregister_table", "undrop_table"])
+def test_positions_and_events_are_the_commands_own(
+    run: Run, run_json: RunJson, orders: str, warehouse: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Whatever others commit just before it and just after: who goes by them would revert a commit of theirs."""
+    run("namespace", "create", "theirs")
+    if call == "undrop_table":
+        run("drop", orders, "--yes")
+    make = getattr(icecore.Catalog, call)
+    told = {"undo": (orders, "--actor", "bob"), "revert": ("3",), "restore": (orders, "--to", "2")}
+    arguments = (
+        call.removesuffix("_table"),
+        *told.get(call, (orders,)),
+        *(() if call == "undrop_table" else ("--yes",)),
+    )
+
+    def by_another(name: str) -> None:
+        with icecore.open(warehouse) as other:
+            other.create_namespace(("theirs", name))
+
+    def raced(catalog: icecore.Catalog, *given: Any, dry_run: bool = False, **options: Any) -> Any:
+        if dry_run:
+            return make(catalog, *given, dry_run=True, **options)
+        in_thread(by_another, "before")
+        outcome = make(catalog, *given, **options)
+        in_thread(by_another, "after")
+        return outcome
+
+    monkeypatch.setattr(icecore.Catalog, call, raced)
+    made = run_json(*arguments)
+    log = run_json("log")
+    own = max(row["position"] for row in log if not row["name"].startswith("theirs"))
+    assert made["position"] == own < max(row["position"] for row in log)
+    assert [event["position"] for event in made.get("events", [{"position": own}])] == [own]
 
 
 def test_a_key_that_was_used_says_for_what(run: Run, run_json: RunJson, csv: str) -> None:
