@@ -100,17 +100,17 @@ class _Impatient:
 
 
 @contextlib.contextmanager
-def served(catalog: icecore.Catalog, settings: ServerSettings | None = None) -> Iterator[RestClient]:
+def served(catalog: icecore.Catalog, settings: ServerSettings | None = None, *, port: int = 0) -> Iterator[RestClient]:
     """A client of a server that runs as long as the block; what it does once a second it does ten times as often."""
     with (
         mock.patch.object(uvicorn.server, "asyncio", _Impatient()),
         mock.patch.object(gathering, "GATHER_S", gathering.GATHER_S / 10),
     ):
-        yield from _served(catalog, settings)
+        yield from _served(catalog, settings, port)
 
 
-def _served(catalog: icecore.Catalog, settings: ServerSettings | None) -> Iterator[RestClient]:
-    listening = listening_socket("127.0.0.1", 0)
+def _served(catalog: icecore.Catalog, settings: ServerSettings | None, port: int) -> Iterator[RestClient]:
+    listening = listening_socket("127.0.0.1", port)
     port = listening.getsockname()[1]
     server = HttpServer(application(catalog, settings), listening)
     thread = threading.Thread(target=server.answer, daemon=True)

@@ -47,7 +47,7 @@ for (const table of document.querySelectorAll("table[data-follows]")) {
   const last = () => Number(table.tBodies[0].rows[0]?.cells[0].textContent ?? 0);
   const ask = async () => {
     const answer = await fetch(`?after=${last()}`);
-    if (!answer.ok) return;
+    if (!answer.ok) throw new Error(answer.statusText);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const came = [...page.getElementById(table.id).tBodies].flatMap((body) => [...body.rows]);
     if (!came.length) return;
@@ -64,6 +64,8 @@ for (const table of document.querySelectorAll("table[data-follows]")) {
         isMore = false;
         await ask();
       }
+    } catch {
+      isMore = true;
     } finally {
       isAsking = false;
     }
@@ -76,6 +78,8 @@ for (const table of document.querySelectorAll("table[data-follows]")) {
     } else if (!events) {
       events = new EventSource(`${table.dataset.follows}?after=${last()}`);
       events.addEventListener("message", askInTurn);
+      // What the server ended over comes once it is there again.
+      events.addEventListener("open", () => { if (isMore) askInTurn(); });
     }
   };
   document.addEventListener("visibilitychange", follow);

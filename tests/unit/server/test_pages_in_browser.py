@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
@@ -191,6 +192,22 @@ def test_the_log_grows_as_it_is_looked_at(browser: Browser, rest: RestClient, la
         expect(page.locator("output")).to_have_text(f"3 of {lake.position}")
         positions = [int(text.split()[0]) for text in shown.all_inner_texts()]
         assert positions == [lake.position - n for n in (1, 2, 3)]
+
+
+def test_what_a_server_ended_over_is_shown_when_it_is_back(browser: Browser, tmp_path: Path) -> None:
+    """The stream told of it, and then the page could not fetch it any more; no later commit has to come."""
+    from playwright.sync_api import expect
+
+    with icecore.open(tmp_path / "w") as catalog, closing(browser.new_page()) as page:
+        with served(catalog) as client:
+            page.goto(client.uri)
+            page.route("**/?after=*", lambda route: route.abort())
+            with page.expect_event("requestfailed", lambda request: "?after=" in request.url):
+                catalog.create_namespace("late")
+            page.unroute("**/?after=*")
+        expect(page.locator("#events tbody tr")).to_have_count(0)
+        with served(catalog, port=client.port):
+            expect(page.locator("#events tbody tr")).to_have_count(1)
 
 
 def _tab_to(page: Page, text: str) -> None:
