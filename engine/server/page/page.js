@@ -44,6 +44,10 @@ for (const table of document.querySelectorAll("table[data-follows]")) {
   let events = null;
   let isAsking = false;
   let isMore = false;
+  const ended = document.createElement("p");
+  Object.assign(ended, {hidden: true, className: "error", role: "alert"});
+  ended.textContent = "What is committed from now on is not shown here: load the page again.";
+  table.before(ended);
   const last = () => Number(table.tBodies[0].rows[0]?.cells[0].textContent ?? 0);
   const ask = async () => {
     const answer = await fetch(`?after=${last()}`);
@@ -79,7 +83,9 @@ for (const table of document.querySelectorAll("table[data-follows]")) {
       events = new EventSource(`${table.dataset.follows}?after=${last()}`);
       events.addEventListener("message", askInTurn);
       // What the server ended over comes once it is there again.
-      events.addEventListener("open", () => { if (isMore) askInTurn(); });
+      events.addEventListener("open", () => { ended.hidden = true; if (isMore) askInTurn(); });
+      // It tries again by itself, but for an answer that is none, as where a token ended.
+      events.addEventListener("error", (event) => { ended.hidden = event.target.readyState !== EventSource.CLOSED; });
     }
   };
   document.addEventListener("visibilitychange", follow);

@@ -14,6 +14,8 @@ from rest_client import RestClient, served
 
 import icecore
 from icecore.engine.evolution.schema_text import parse_schema
+from icecore.engine.server.auth.access_tokens import AccessTokens
+from icecore.engine.server.auth.grants import Grant
 from icecore.engine.server.page import log_page
 from icecore.projections.inspect.log_table import log_lines
 
@@ -208,6 +210,29 @@ def test_what_a_server_ended_over_is_shown_when_it_is_back(browser: Browser, tmp
         expect(page.locator("#events tbody tr")).to_have_count(0)
         with served(catalog, port=client.port):
             expect(page.locator("#events tbody tr")).to_have_count(1)
+
+
+def test_a_page_that_follows_the_log_no_longer_says_so(browser: Browser, tmp_path: Path) -> None:
+    """As when its token is revoked: it looks as if nothing was committed any more. A restart is no such end."""
+    from playwright.sync_api import expect
+
+    with icecore.open(tmp_path / "w") as catalog:
+        tokens = AccessTokens(catalog._warehouse.store)
+        _, secret = tokens.create("reader", [Grant.parse("read:*")])
+        context = browser.new_context(http_credentials={"username": "-", "password": secret})
+        with closing(context), closing(context.new_page()) as page:
+            with served(catalog) as client:
+                page.goto(client.uri)
+                catalog.create_namespace("seen")
+                expect(page.locator("#events tbody tr")).to_have_count(1)
+            with served(catalog, port=client.port):
+                catalog.create_namespace("again")
+                expect(page.locator("#events tbody tr")).to_have_count(2)
+                expect(page.get_by_role("alert")).to_have_count(0)
+                tokens.revoke("reader")
+                catalog.create_namespace("unseen")
+                expect(page.get_by_role("alert")).to_contain_text("load the page again")
+                expect(page.locator("#events tbody tr")).to_have_count(2)
 
 
 def _tab_to(page: Page, text: str) -> None:
