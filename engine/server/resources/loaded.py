@@ -13,6 +13,7 @@ import orjson
 
 from icecore.engine.common.compressed_json import decompress
 from icecore.engine.errors import MissingFileError, UnwritableCommitError, ValidationError
+from icecore.engine.events.event import Event
 from icecore.engine.log.request_keys import StoredAnswer
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.metadata.view_fold import ViewState
@@ -85,10 +86,14 @@ def table_again(call: Call, stored: StoredAnswer) -> Answer:
 def view_again(call: Call, stored: StoredAnswer) -> Answer:
     """A view as a commit left it that was carried out before; as it is now where that changed nothing."""
     if stored.last_position is None:
-        return committed_view(call, call.catalog.load_view(call.view))
+        return committed_view(call, call.catalog.load_view(call.view).state)
+    return view_after(call, call.catalog._warehouse.store.event_at(stored.last_position))
+
+
+def view_after(call: Call, event: Event) -> Answer:
+    """A view as a commit left it, whatever others made of it since."""
     warehouse = call.catalog._warehouse
-    stream = warehouse.store.event_at(stored.last_position).stream
-    state = warehouse.views.state_at(stream, stored.last_position)
+    state = warehouse.views.state_at(event.stream, event.position)
     assert state is not None, "a stream has a state from its first event on"
     return Answer(200, _view_body(state, warehouse.repository.storage))
 
@@ -118,12 +123,12 @@ def loaded_view(call: Call, view: View) -> Answer:
     if call.past is not None:
         return Answer(200, _view_body(state, warehouse.repository.storage))
     _check_there(call, warehouse.repository.storage, state, warehouse.views.materialize)
-    return committed_view(call, view)
+    return committed_view(call, state)
 
 
-def committed_view(call: Call, view: View) -> Answer:
-    """A view after a commit, which stands where its file could not be written."""
-    state, storage = view.state, call.catalog._warehouse.repository.storage
+def committed_view(call: Call, state: ViewState) -> Answer:
+    """The state of a view after a commit, which stands where its file could not be written."""
+    storage = call.catalog._warehouse.repository.storage
     key = (state.stream, state.event_hash, ALL)
     return Answer(200, call.serving.kept.get(key, lambda: _view_body(state, storage)))
 

@@ -17,7 +17,7 @@ from icecore.engine.events.provenance import provenance
 from icecore.engine.joint_commit.joint_commit import commit_jointly
 from icecore.engine.joint_commit.joint_views import NewView
 from icecore.engine.server.auth.grants import Level
-from icecore.engine.server.resources.loaded import committed_view, loaded_view, view_again
+from icecore.engine.server.resources.loaded import committed_view, loaded_view, view_after, view_again
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer
 from icecore.engine.server.wire.call import Call, updates_asked
 from icecore.engine.server.wire.endpoint import Endpoint
@@ -58,8 +58,8 @@ def create_view(call: Call) -> Answer:
     call.make_namespace(name[:-1])
     updates = _creation(call, name, view_uuid)
     part = NewView(name, ev.view_stream(view_uuid), lambda _: updates)
-    commit_jointly(warehouse.targets, [part], provenance(call.catalog.actor))
-    return committed_view(call, call.catalog.load_view(name))
+    made = commit_jointly(warehouse.targets, [part], provenance(call.catalog.actor))
+    return view_after(call, made[0]) if made else committed_view(call, warehouse.views.state(part.stream))
 
 
 def _creation(call: Call, name: Identifier, view_uuid: str) -> list[ViewUpdate]:
@@ -100,8 +100,8 @@ def replace_view(call: Call) -> Answer:
     warehouse = call.catalog._warehouse
     warehouse.store.check_writable()
     who = provenance(call.catalog.actor)
-    warehouse.views.commit(view.state.stream, lambda _: updates, who, requirements=requirements)
-    return committed_view(call, call.catalog.load_view(call.view))
+    outcome = warehouse.views.commit(view.state.stream, lambda _: updates, who, requirements=requirements)
+    return committed_view(call, outcome.state) if outcome.event is None else view_after(call, outcome.event)
 
 
 def drop_view(call: Call) -> Answer:
@@ -123,7 +123,7 @@ def register_view(call: Call) -> Answer:
     with refusing_file():
         view = call.catalog.register_view(name, get(call.body, "metadata-location", str, "the request"))
     assert isinstance(view, View), "without dry_run a view is registered"
-    return committed_view(call, view)
+    return committed_view(call, view.state)
 
 
 ALL_VIEWS = "/namespaces/{namespace}/views"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +17,8 @@ from rest_client import SCHEMA, RestClient, make_table, served
 
 import icecore
 from icecore.engine.errors import ValidationError
+from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.repository.view_repository import ViewRepository
 from icecore.engine.server.application import OPERATIONS
 from icecore.engine.server.server_settings import ServerSettings
 
@@ -281,6 +284,34 @@ def test_a_table_whose_metadata_file_is_gone_says_so(rest: RestClient, catalog: 
     assert message.startswith("Failed to open input stream for file: ")
     os.rename(file + ".away", file)
     assert rest.get("/v1/namespaces/ns/tables/t").status == 200
+
+
+def test_a_view_is_answered_as_its_commit_left_it(
+    rest: RestClient, catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever another writer makes of it before the answer: it was told as theirs, and renamed as 500, unknown."""
+    make_table(rest)
+    follow = ViewRepository._after
+    others: list[Callable[[], object]] = []
+
+    def raced(views: ViewRepository, stream: str) -> ViewState:
+        state = follow(views, stream)
+        while others:
+            others.pop()()
+        return state
+
+    monkeypatch.setattr(ViewRepository, "_after", raced)
+    others.append(lambda: catalog.rename_view("ns.v", "ns.w"))
+    body = {"name": "v", "schema": SCHEMA, "view-version": VERSION, "properties": {}}
+    made = rest.post("/v1/namespaces/ns/views", body)
+    assert made.status == 200 and "properties" not in made.json["metadata"]
+    change = {"updates": [{"action": "set-properties", "updates": {"comment": "mine"}}]}
+    theirs = {"updates": [{"action": "set-properties", "updates": {"comment": "theirs"}}]}
+    others.append(lambda: rest.post("/v1/namespaces/ns/views/w", theirs))
+    assert rest.post("/v1/namespaces/ns/views/w", change).json["metadata"]["properties"] == {"comment": "mine"}
+    assert rest.get("/v1/namespaces/ns/views/w").json["metadata"]["properties"] == {"comment": "theirs"}
+    others.append(lambda: catalog.rename_view("ns.w", "ns.v"))
+    assert rest.post("/v1/namespaces/ns/views/w", change).json["metadata"]["properties"] == {"comment": "mine"}
 
 
 def test_views_are_made_changed_and_dropped(rest: RestClient, catalog: icecore.Catalog) -> None:
