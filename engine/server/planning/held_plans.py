@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import re
 import time
 import uuid
@@ -98,8 +99,13 @@ class HeldPlans:
         return plan_id
 
     def _let_go(self) -> None:
-        """Deletes plans that are old, or the oldest of too many."""
-        found = sorted((p.stat().st_mtime, p) for p in self.folder.iterdir() if _OF_FILE.fullmatch(p.name))
+        """Deletes plans that are old, or the oldest of too many; others do so at the same time."""
+        found: list[tuple[float, Path]] = []
+        for path in self.folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if _OF_FILE.fullmatch(path.name):
+                    found.append((path.stat().st_mtime, path))
+        found.sort()
         for number, (written, path) in enumerate(reversed(found)):
             if number >= MOST_HELD or written < time.time() - KEPT_S:
                 path.unlink(missing_ok=True)

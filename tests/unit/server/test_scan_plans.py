@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -12,6 +15,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from rest_client import RestClient, make_table, served
 
 import icecore
+from icecore.engine.server.planning import held_plans
 from icecore.engine.server.server_settings import ServerSettings
 
 PLAN = "/v1/namespaces/ns/tables/t/plan"
@@ -141,6 +145,19 @@ def test_plans_are_fetched_again_by_their_ids_until_they_are_let_go(rest: RestCl
     assert rest.ask("DELETE", path).status == rest.ask("DELETE", path).status == 204
     assert rest.get(path).error[:2] == (404, "NoSuchPlanIdException")
     assert rest.get("/v1/namespaces/ns/tables/nope/plan/1").error[:2] == (404, "NoSuchTableException")
+
+
+def test_long_plans_are_kept_while_others_let_go_of_theirs(rest: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last ones are; one that another thread or process deletes as it is looked at is no error."""
+    monkeypatch.setattr(held_plans, "MOST_HELD", 3)
+    listed = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / str(uuid.uuid4()), *listed(folder)]))
+    ids = random.Random(1).sample(range(10**18), 1_000)
+    asked = {"filter": {"type": "in", "term": "id", "values": ids}}
+    made = [rest.post(PLAN, asked) for _ in range(6)]
+    assert [reply.status for reply in made] == [200] * 6, made[0].body[:500]
+    assert [rest.get(f"{PLAN}/{reply.json['plan-id']}").status for reply in made[-3:]] == [200] * 3
+    assert rest.get(f"{PLAN}/{made[0].json['plan-id']}").status == 404
 
 
 def test_a_plan_that_is_fetched_again_is_as_it_was(rest: RestClient, catalog: icecore.Catalog) -> None:
