@@ -16,7 +16,7 @@ from attrs import define, evolve, field
 
 from icecore.engine.common.json_reader import loads
 from icecore.engine.common.optional_packages import needs
-from icecore.engine.errors import IcecoreError, TooManyAuditsError
+from icecore.engine.errors import IcecoreError, StorageError, TooManyAuditsError
 from icecore.engine.events.commit_watch import watching_commits
 from icecore.engine.events.provenance import Client, on_behalf_of
 from icecore.engine.server.feed.late_hints import LateHints
@@ -93,6 +93,22 @@ class Threads:
         told = self.serving.settings
         self.counts = {Work.WRITE: told.writers, Work.READ: told.readers, Work.PAGE: told.page_makers, Work.AUDIT: 1}
         self.pools = {work: ThreadPoolExecutor(n, f"icecore-{work.value}") for work, n in self.counts.items()}
+        for work in (Work.WRITE, Work.READ):
+            self._begin(work)
+
+    def _begin(self, work: Work) -> None:
+        """Starts all threads for a kind of work. Raises StorageError where the process can't have them.
+
+        What none can be started for stays in the queue: a commit would be made after its client was told of an error.
+        """
+        all_here = threading.Barrier(self.counts[work] + 1)
+        try:
+            for _ in range(self.counts[work]):
+                self.pools[work].submit(all_here.wait)
+        except RuntimeError as e:
+            all_here.abort()
+            raise StorageError(f"the server needs {self.counts[work]} threads as {work.value}s: {e}") from e
+        all_here.wait()
 
     async def run(self, work: Work, answer: Callable[[], Answer], receive: Receive) -> Answer:
         """What a thread answers. Raises TooManyAuditsError where too many wait for findings already.
@@ -143,7 +159,7 @@ async def _client_gone(receive: Receive) -> None:
 
 
 def application(catalog: Catalog, settings: ServerSettings | None = None) -> Starlette:
-    """The REST catalog of an open warehouse, as an ASGI application. Raises MissingDependencyError."""
+    """The REST catalog of an open warehouse, as an ASGI application. Raises MissingDependencyError, StorageError."""
     endpoints = tuple(e.documented for e in OPERATIONS if e.has_prefix)
     serving = Serving(catalog, settings or ServerSettings(), endpoints)
     threads = Threads(serving)

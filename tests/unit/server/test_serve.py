@@ -13,10 +13,11 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from rest_client import COMMAND, Reply, RestClient
+from rest_client import COMMAND, Reply, RestClient, served
 
 import icecore
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import StorageError, ValidationError
+from icecore.engine.server.application import application
 from icecore.engine.server.serve import serve
 
 
@@ -85,3 +86,25 @@ def test_clients_are_served_over_tls(tmp_path: Path) -> None:
         finally:
             server.terminate()
         assert server.wait(timeout=60) == 0
+
+
+def test_a_server_commits_where_no_thread_can_be_started_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the system allows a process so many: what was refused then was committed later, with the next commit."""
+    begin = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name.startswith("icecore-"):
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    with icecore.open(tmp_path / "w") as catalog:
+        with served(catalog) as rest, monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            assert rest.post("/v1/namespaces", {"namespace": ["ns"]}).status == 200
+            assert rest.get("/v1/namespaces").json == {"namespaces": [["ns"]]}
+        assert catalog.position == 1
+        with monkeypatch.context() as patch, pytest.raises(StorageError, match="needs 8 threads as writers"):
+            patch.setattr(threading.Thread, "start", start)
+            application(catalog)
