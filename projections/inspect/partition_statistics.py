@@ -8,7 +8,7 @@ is given where metadata tells it: where there are no deletes, or deletion vector
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import duckdb
@@ -47,6 +47,7 @@ from icecore.projections.plan.plan_deletes import path_key
 from icecore.projections.plan.planner import Planner
 from icecore.projections.segments.entry_table import ScannedEntries
 
+FILE = "projections/partition_stats.sql"
 PARTITION_ID, DV_COUNT_ID = 1, 13
 _INT64_MAX = 2**63 - 1
 _AFTER_PARTITION = (
@@ -114,9 +115,7 @@ def compute_partition_stats(planner: Planner, state: TableState, snapshot: Snaps
     if all(s.is_unpartitioned for s in metadata.partition_specs):
         raise ValidationError("the table has no partitions, and so no partition statistics")
     schema = partition_stats_schema(metadata)
-    rows = planner.over_entries(
-        state, snapshot, lambda connection, table: counted_partitions(connection, table, metadata)
-    )
+    rows = planner.over_entries(state, snapshot, lambda connection, table: _with_rows_left(connection, table, metadata))
     partition = partition_column(rows, schema)
     arrow = schema_to_arrow(schema)
     columns = [partition, *(rows[f.name].combine_chunks() for f in schema.fields[1:])] if rows.num_rows else []
@@ -176,25 +175,48 @@ def read_partition_stats(file: PartitionStatisticsFile, metadata: TableMetadata,
 def counted_partitions(
     connection: duckdb.DuckDBPyConnection, table: ScannedEntries, metadata: TableMetadata
 ) -> pa.Table:
-    """The counts of each partition (see `sql/projections/partition_stats.sql`); empty without entries."""
+    """The counts of each partition, sorted by it (see `sql/projections/partition_stats.sql`); empty without entries."""
+    return _counted(connection, table, metadata, lambda counts, _: (counts, {}))
+
+
+def _with_rows_left(connection: duckdb.DuckDBPyConnection, table: ScannedEntries, metadata: TableMetadata) -> pa.Table:
+    """As `counted_partitions`, with the rows that are left after deletes."""
+
+    def stats(counts: str, order: str) -> tuple[str, Mapping[str, Any]]:
+        sql = query(
+            FILE,
+            "partition_stats",
+            counts=counts,
+            entries=table.name,
+            order=order,
+            data_key=path_key("d.file_path"),
+            named_key=path_key("v.referenced_data_file"),
+        )
+        unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
+        return sql, {"unpartitioned": unpartitioned, "losable": list(losable_fields(metadata))}
+
+    return _counted(connection, table, metadata, stats)
+
+
+def _counted(
+    connection: duckdb.DuckDBPyConnection,
+    table: ScannedEntries,
+    metadata: TableMetadata,
+    finish: Callable[[str, str], tuple[str, Mapping[str, Any]]],
+) -> pa.Table:
+    """The answer to the query, with parameters, that `finish` makes of the one for counts and of its order."""
     if not table.columns:
         return pa.table({})
     ids = [f.field_id for f in unified_partition_type(metadata).fields]
     # Not every field is one of a manifest that was loaded.
     columns = [quote(f"part_{i}") for i in ids if f"part_{i}" in table.columns]
-    sql = query(
-        "projections/partition_stats.sql",
-        "partition_stats",
-        entries=table.name,
-        partition="".join(f"any_value({c}) AS {c}, " for c in columns),
-        order="".join(f"{c} ASC NULLS FIRST, " for c in columns),
-        data_key=path_key("d.file_path"),
-        named_key=path_key("v.referenced_data_file"),
-    )
-    unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
+    partition = "".join(f"any_value({c}) AS {c}, " for c in columns)
+    order = "".join(f"{c} ASC NULLS FIRST, " for c in columns)
+    counts = query(FILE, "partition_counts", entries=table.name, partition=partition, order=order)
+    sql, parameters = finish(counts, order)
     connection.register("snapshots_of_table", _snapshots(metadata))
     try:
-        return duck.arrow(connection, sql, {"unpartitioned": unpartitioned, "losable": list(losable_fields(metadata))})
+        return duck.arrow(connection, sql, parameters)
     finally:
         connection.unregister("snapshots_of_table")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from core_tables import make_table, pyiceberg_catalog, rows
 
 import icecore
+from icecore.projections.inspect import partitions as partitions_module
 
 
 @pytest.mark.parametrize("spec", [[], ["name"], ["void(name)"], ["bucket(2, id)", "name"]])
@@ -50,3 +52,22 @@ def test_a_filter_leaves_what_a_scan_would_read(catalog: icecore.Catalog) -> Non
     first = table.snapshots()[0].snapshot_id
     assert table.partitions(snapshot_id=first).num_rows == 3
     assert set(table.partitions()["last_updated_snapshot_id"].to_pylist()) == {s.snapshot_id for s in table.snapshots()}
+
+
+def test_partitions_are_counted_once_for_a_snapshot(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table(catalog, partition_spec=["id"])
+    table.append(rows(1, 2))
+    counted: list[str] = []
+    real = partitions_module.counted_partitions
+
+    def count(*args: Any) -> pa.Table:
+        counted.append("")
+        return real(*args)
+
+    monkeypatch.setattr(partitions_module, "counted_partitions", count)
+    first = table.inspect.partitions()
+    assert catalog.sql("SELECT count(*) AS n FROM partitions")["n"].to_pylist() == [2]
+    assert table.inspect.partitions().equals(first) and len(counted) == 1
+    table.append(rows(2, 3))
+    assert [r["file_count"] for r in table.inspect.partitions().to_pylist()] == [1, 2, 1]
+    assert table.inspect.partitions(snapshot_id=table.history()[0].snapshot_id).equals(first)
