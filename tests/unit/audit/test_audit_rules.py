@@ -116,6 +116,30 @@ def test_settings_of_columns_and_switches_are_no_secrets(catalog: icecore.Catalo
     assert sorted(f.subject for f in found) == ["password.column.x", "store.column.url"]
 
 
+def test_secrets_that_were_are_found_until_they_are_forgotten(catalog: icecore.Catalog) -> None:
+    """Of tables, views and namespaces, also of those that are gone; the rule's mend ends its finding."""
+    table = make_table(catalog, properties={"jdbc": "pg://x?password=hunter2a"})
+    table.remove_properties("jdbc")
+    view = catalog.create_view("ns.v", "SELECT 1 AS a", properties={"api.key": "hunter2b", "x": "1"})
+    view.set_properties({"api.key": "hunter2c"})
+    view.remove_properties("api.key")
+    catalog.create_namespace("gone", {"db.password": "hunter2d"})
+    catalog.drop_namespace("gone")
+    catalog.create_namespace("kept", {"db.password": "hunter2e"})
+    catalog.update_namespace_properties("kept", updates={"db.password": "hunter2f"})
+    found = catalog.audit(rules=["secrets", "secrets-in-log"]).findings
+    assert [(f.rule, f.table, f.subject) for f in found] == [
+        ("secrets", None, "namespace kept db.password"),
+        ("secrets-in-log", None, "namespace gone db.password"),
+        ("secrets-in-log", None, "namespace kept db.password"),
+        ("secrets-in-log", None, "view ns.v api.key"),
+        ("secrets-in-log", "ns.t", "jdbc"),
+    ]
+    for last in "abcde":
+        catalog.forget_text(f"hunter2{last}")
+    assert [f.rule for f in catalog.audit(rules=["secrets", "secrets-in-log"]).findings] == ["secrets"]
+
+
 def test_the_findings_of_some_rules_of_some_tables(ours: icecore.Catalog, found: Audit) -> None:
     """Are the same as those of all, and nothing is told of other tables."""
     chosen = ours.audit(
