@@ -7,6 +7,7 @@ PySpark's daemon loads nothing itself, so that each worker, and each process tha
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 from importlib import import_module
@@ -32,6 +33,8 @@ def load(worker: str) -> None:
     for name in (worker, *(() if is_lookup else LOADED)):
         with contextlib.suppress(Exception):
             import_module(name)
+    # A worker looks for garbage after each task: not in what stays.
+    gc.freeze()
 
 
 def leave_out_archives() -> None:
