@@ -42,6 +42,8 @@ def spark() -> Iterator[Any]:
     # Where each function of a Column was called is noted for messages of errors, by six calls of the JVM. The hash
     # table of a broadcast join takes a page, of 64 MB else, and stays as long as Python knows the DataFrame.
     quick = {"spark.python.sql.dataFrameDebugging.enabled": "false", "spark.buffer.pageSize": "1m"}
+    # Each query is described for a UI that there is not: in full, for a tenth of the JVM's time.
+    quick |= {"spark.sql.ui.explainMode": "simple", "spark.sql.codegen.cache.maxEntries": "2000"}
     started = session("icecore-tests", spark__sql__shuffle__partitions=4, **quick)
     # Another test of this process may have left one, which is this one then.
     started.conf.set("spark.sql.shuffle.partitions", "4")
