@@ -352,6 +352,20 @@ def test_a_source_is_the_same_whichever_order_its_rows_come_in(spark: Any, catal
     assert (found[2]["k"], found[200]["k"]) == (7, 8)
 
 
+@pytest.mark.parametrize("name", ["__icecore_source_row", "__Icecore_clause"])
+def test_a_name_as_a_merge_gives_its_own_columns(spark: Any, catalog: icecore.Catalog, name: str) -> None:
+    """Is refused: the number of the source's row was written in place of the source's value."""
+    rows = spark.sql(f"SELECT 1L AS id, 7 AS {name}")
+    named = catalog.create_table("ns.named", pa.schema([("id", pa.int64()), (name, pa.int32())]))
+    plain = catalog.create_table("ns.plain", pa.schema([("id", pa.int64()), ("n", pa.int32())]))
+    merges = [named.spark.merge(rows, "id").when_not_matched_insert_all()]
+    merges += [plain.spark.merge(rows, "id").when_not_matched_insert({"id": "source.id", "n": f"source.{name}"})]
+    for table, merge in zip((named, plain), merges, strict=True):
+        with pytest.raises(ValidationError, match=f"'__icecore_': '{name}' needs another"):
+            merge.commit()
+        assert table.refresh().current_snapshot() is None
+
+
 def test_what_comes_meanwhile_is_a_conflict_where_it_has_a_key(
     spark: Any, catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

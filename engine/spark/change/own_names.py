@@ -1,12 +1,27 @@
-"""Second names for columns whose names differ in case alone: a session that looks over case tells them by these."""
+"""Second names for columns whose names differ in case alone: a session that looks over case tells them by these.
+
+Columns that a change adds to rows have names that begin alike.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from icecore.engine.errors import ValidationError
 from icecore.engine.spark.pyspark_api import DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
+
+_OWN = "__icecore_"
+
+
+def check_names(columns: Sequence[str]) -> None:
+    """Raises ValidationError for a name such as the columns have that a merge adds to its rows."""
+    taken = next((c for c in columns if c.lower().startswith(_OWN)), None)
+    if taken is not None:
+        raise ValidationError(
+            f"a merge has columns of its own whose names begin with {_OWN!r}: {taken!r} needs another"
+        )
 
 
 def own_names(columns: Sequence[str], *, case_sensitive: bool) -> Mapping[str, str]:
@@ -14,7 +29,7 @@ def own_names(columns: Sequence[str], *, case_sensitive: bool) -> Mapping[str, s
     if case_sensitive:
         return {}
     alike, same = Counter(c.lower() for c in columns), Counter(columns)
-    return {c: f"__icecore_own_{i}" for i, c in enumerate(columns) if alike[c.lower()] > 1 and same[c] == 1}
+    return {c: f"{_OWN}own_{i}" for i, c in enumerate(columns) if alike[c.lower()] > 1 and same[c] == 1}
 
 
 def with_own_names(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:

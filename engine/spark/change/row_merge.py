@@ -32,7 +32,7 @@ from icecore.engine.spark.change.changed_rows import (
 from icecore.engine.spark.change.file_rewrite import FileRewrite
 from icecore.engine.spark.change.merge_clause import MergeClause, MergeNames, Then, When, check_clauses, condition_of
 from icecore.engine.spark.change.merge_keys import keys_condition, keys_filter, source_keys
-from icecore.engine.spark.change.own_names import with_own_names
+from icecore.engine.spark.change.own_names import check_names, with_own_names
 from icecore.engine.spark.change.position_tasks import IS_UPDATE, write_positions
 from icecore.engine.spark.change.target_rows import KEPT_ROW_ID, NUMBER, PATH, POSITION, TargetRows
 from icecore.engine.spark.change.written_rows import WrittenRows
@@ -105,8 +105,9 @@ class RowMerge:
             return written.rows
 
     def check(self) -> None:
-        """Raises ValidationError where clauses or values don't fit, before any job; Spark's errors come as they are."""
+        """Raises ValidationError where clauses, names or values don't fit, before any job; Spark's come as they are."""
         check_clauses(self.clauses)
+        check_names([*(f.name for f in self.metadata.schema().fields), *self.source.columns])
         none = TargetRows(self.source.sparkSession, self.metadata, self.storage, ())
         rows, source = none.rows(), self._numbered_source
         if self._is_split:
