@@ -155,3 +155,12 @@ def _call(arguments: list[str]) -> str:
     with contextlib.redirect_stdout(out):
         cli(arguments, prog_name="icecore", standalone_mode=False)
     return out.getvalue()
+
+
+def test_the_readme_has_the_guide_s_lines_for_clients() -> None:
+    """Which are typed in by tests of their own."""
+    guide = (ROOT / "docs" / "rest-catalog.md").read_text(encoding="utf-8").splitlines()
+    lines = README.read_text(encoding="utf-8").splitlines()
+    start = lines.index("| client | what to type |") + 2
+    rows = lines[start : lines.index("", start)]
+    assert len(rows) == 3 and set(rows) <= set(guide)
