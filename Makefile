@@ -77,7 +77,8 @@ interop: $(TOOLS) $(VENV)/clients
 $(VENV)/clients:
 	@$(PYTHON) -m venv $@.new
 	@$@.new/bin/python -m pip install --quiet --disable-pip-version-check 'pyspark==4.1.*' $(foreach part, \
-		duckdb duckdb-extension-avro duckdb-extension-httpfs duckdb-extension-iceberg,$(part)==1.5.5)
+		duckdb duckdb-extension-avro duckdb-extension-httpfs duckdb-extension-iceberg,$(part)==1.5.5) \
+		'pyiceberg[pyarrow]' polars daft
 	@mv $@.new $@
 
 # Tables of metadata only, for plans: a script beside the checkout makes them, once.
