@@ -10,6 +10,7 @@ import pytest
 from core_tables import make_table, pyiceberg_catalog, rows
 
 import icecore
+from icecore.projections.inspect import partition_statistics
 from icecore.projections.inspect import partitions as partitions_module
 
 
@@ -58,7 +59,7 @@ def test_partitions_are_counted_once_for_a_snapshot(catalog: icecore.Catalog, mo
     table = make_table(catalog, partition_spec=["id"])
     table.append(rows(1, 2))
     counted: list[str] = []
-    real = partitions_module.counted_partitions
+    real = partition_statistics.counted_partitions
 
     def count(*args: Any) -> pa.Table:
         counted.append("")
