@@ -26,7 +26,7 @@ from icecore.engine.errors import IcecoreError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.bind import is_comparable
 from icecore.engine.expression.nodes import TRUE
-from icecore.engine.formats.entry_arrow import files_to_arrow, row_to_file
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, files_to_arrow, row_to_file
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.properties.table_properties import NAME_MAPPING
 from icecore.engine.repository.repository import Repository
@@ -52,6 +52,7 @@ DATA_KIND = 0
 """The kind of data files in `contents`."""
 _AT_ONCE = 64
 _READ_HERE = (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO)
+_NOTED = ("partition", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 _COUNTED = {"values": "values", "nulls": "nulls", "nans": "NaNs"}
 
 
@@ -63,29 +64,31 @@ class RowCheck:
     state: TableState
 
     def faults(self, manifests: Sequence[ListedManifest], wanted: pa.Array) -> Iterator[tuple[int, list[Fault]]]:
-        """The faults of the wanted data files in manifests, in parts, each with the number of files looked at."""
-        seen = set[str]()
+        """The faults of the wanted data files in manifests, in parts, each with the number of files looked at.
+
+        A file is read again only for a manifest that notes something else of it, as one that was rewritten wrong.
+        """
+        seen = set[int]()
         for listed in manifests:
-            with_rows = [row for row in self._entries(listed, wanted) if row["file_path"] not in seen]
-            seen.update(row["file_path"] for row in with_rows)
-            for at in range(0, len(with_rows), _AT_ONCE):
-                part = with_rows[at : at + _AT_ONCE]
+            entries = self._entries(listed, wanted)
+            for at in range(0, entries.num_rows, _AT_ONCE):
+                rows = {_note(row): row for row in entries.slice(at, _AT_ONCE).to_pylist()}
+                part = [row for note, row in rows.items() if note not in seen]
+                seen.update(rows)
                 yield len(part), in_threads(self._of_file, part)
 
-    def _entries(self, listed: ListedManifest, wanted: pa.Array) -> list[Mapping[str, Any]]:
+    def _entries(self, listed: ListedManifest, wanted: pa.Array) -> pa.Table:
         """The entries of data files to look at; none of a manifest that can't be read, which is a fault of its own."""
         storage = self.repository.storage_of(self.state)
         try:
             entries = live_entries(self.repository.entries.canonical(self.state.stream, listed, storage))
         except IcecoreError:
-            return []
+            return ENTRY_SCHEMA.empty_table()
         chosen = pc.and_(
             pc.equal(entries["content"], int(DataFileContent.DATA)), pc.is_in(entries["file_path"], wanted)
         )
         formats = pc.is_in(pc.utf8_upper(entries["file_format"]), pa.array([str(f) for f in _READ_HERE]))
-        chosen = pc.and_(pc.and_(chosen, formats), pc.is_null(entries["key_metadata"]))
-        rows: list[Mapping[str, Any]] = entries.filter(chosen).to_pylist()
-        return rows
+        return entries.filter(pc.and_(pc.and_(chosen, formats), pc.is_null(entries["key_metadata"])))
 
     def _of_file(self, row: Mapping[str, Any]) -> list[Fault]:
         return guarded(
@@ -152,6 +155,11 @@ class RowCheck:
                 name = schema.name_of(f.field_id)
                 yield from () if isinstance(f.field_type, UUIDType) else _beyond(wide, name, f.field_id)
                 yield from _counted(wide, name, f.field_id) if schema.parent_id(f.field_id) is None else ()
+
+
+def _note(row: Mapping[str, Any]) -> int:
+    """A number that tells apart what entries note of files, in whatever order."""
+    return hash((row["file_path"], row["spec_id"], *(frozenset(row[name] or ()) for name in _NOTED)))
 
 
 def _beyond(wide: Mapping[str, Any], name: str, field_id: int) -> Iterator[str]:

@@ -154,3 +154,16 @@ def test_M4_M5_what_is_noted_otherwise_is_found(catalog: icecore.Catalog, other:
     assert catalog.verify(deep=True).ok, "footers tell nothing of it"
     (found,) = problems(catalog)
     assert found.startswith(text)
+
+
+def test_each_note_of_a_file_is_looked_at(catalog: icecore.Catalog, other: icecore.Catalog) -> None:
+    """One manifest has it right, and the one that it was rewritten to, which plans go by, has not."""
+    table = other.create_table("ns.t", SCHEMA)
+    table.append(DATA)
+    table.append(DATA)
+    table.rewrite_manifests()
+    change, text = WRONG["upper of a number"]
+    edit_manifest(table, 0, lambda entries: change(entries[0]["data_file"]))
+    register(catalog, table, "t")
+    (found,) = problems(catalog)
+    assert found.startswith(text)
