@@ -167,3 +167,33 @@ def test_each_note_of_a_file_is_looked_at(catalog: icecore.Catalog, other: iceco
     register(catalog, table, "t")
     (found,) = problems(catalog)
     assert found.startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("transform", "kind", "is_right"),
+    [
+        ("year", pa.timestamp("us"), True),
+        ("month", pa.timestamp("us"), True),
+        ("day", pa.timestamp("us"), True),
+        ("hour", pa.timestamp("us"), True),
+        ("year", pa.date32(), True),
+        ("month", pa.date32(), True),
+        ("day", pa.date32(), False),
+    ],
+)
+def test_times_before_1970_may_be_noted_rounded_up(
+    catalog: icecore.Catalog, other: icecore.Catalog, transform: str, kind: pa.DataType, is_right: bool
+) -> None:
+    """As writers of Iceberg up to 0.10 had them, but for days of dates: where it is right, plans find the rows."""
+    table = other.create_table("ns.t", pa.schema([("at", kind)]), partition_spec=[f"{transform}(at)"])
+    table.append(pa.table({"at": pa.array([dt.datetime(1969, 3, 3, 3, 3)]).cast(kind, safe=False)}))
+
+    def round_up(entries: list[Entry]) -> None:
+        partition = entries[0]["data_file"]["partition"]
+        one = dt.timedelta(days=1) if transform == "day" else 1
+        partition.update({name: value + one for name, value in partition.items()})
+
+    edit_manifest(table, 0, round_up)
+    of_others = register(catalog, table, "t")
+    assert len(of_others.scan(row_filter="at < '1969-03-04'").to_arrow()) == is_right
+    assert (problems(catalog) == []) == is_right
