@@ -84,10 +84,11 @@ class DecodedFiles:
         path = self.folder / _name(listed)
         try:
             data = memoryview(path.read_bytes())
-            # Says that it is used; also to other processes.
-            os.utime(path)
         except OSError:
             return None
+        with contextlib.suppress(OSError):
+            # Says that it is used; also to other processes. Who has only a right to read can't say it.
+            os.utime(path)
         stream, crc = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
         with contextlib.suppress(pa.ArrowException):
             if zlib.crc32(stream) == int.from_bytes(crc, "big"):

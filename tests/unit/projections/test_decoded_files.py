@@ -167,3 +167,18 @@ def test_nothing_is_kept_of_a_table_that_is_purged(other: icecore.Table, tmp_pat
     with icecore.open(tmp_path / "other") as again:
         again.drop_table("ns.t", purge=True)
     assert not files_of(tmp_path)
+
+
+@pytest.mark.usefixtures("large")
+def test_files_of_somebody_else_are_read(
+    other: icecore.Table, decoded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may read them but not note that they are used, as another user of the machine, has no less of them."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    first = all_rows(other)
+    monkeypatch.setattr(os, "utime", refuse)
+    assert all_rows(other) == first
+    assert len(decoded) == COMMITS
