@@ -51,6 +51,10 @@ class DecodedFiles:
         if self.folder is None or not any(map(_is_worth_a_file, manifests)):
             yield from entries.canonical_all(stream, manifests, storage, left_out)
             return
+        if not left_out:
+            # Not later: where it is gone by then it was removed with what was forgotten.
+            with contextlib.suppress(OSError):
+                self.folder.mkdir(parents=True, exist_ok=True)
         there = frozenset(_names(self.folder))
         for is_there, of_run in groupby(manifests, lambda m: _name(m) in there):
             if is_there:
@@ -109,7 +113,6 @@ class DecodedFiles:
         stream = sink.getvalue()
         unfinished = self.folder / f"{_PREFIX}{uuid.uuid4().hex}.unfinished"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
             with unfinished.open("wb") as file:
                 file.write(stream)
                 file.write(zlib.crc32(stream).to_bytes(_CRC_BYTES, "big"))

@@ -15,7 +15,9 @@ import pytest
 from core_tables import make_table, rows
 
 import icecore
+from icecore.engine.forget.forget import Forgotten
 from icecore.projections.entries import decode_entries, decoded_files
+from icecore.projections.entries.decoded_files import DecodedFiles
 
 COMMITS = 4
 NAMES = ("files", "data_files", "delete_files", "all_files", "entries", "all_entries")
@@ -182,3 +184,31 @@ def test_files_of_somebody_else_are_read(
     monkeypatch.setattr(os, "utime", refuse)
     assert all_rows(other) == first
     assert len(decoded) == COMMITS
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("in_the_log", [False, True])
+def test_bounds_that_are_forgotten_as_others_decode_them_are_in_no_file(
+    other: icecore.Table, tmp_path: Path, in_the_log: bool
+) -> None:
+    """Their folder is removed, and who has begun to fill it does not make it again."""
+    if in_the_log:
+        other.append(rows(60))
+        other.delete("id = 60")
+        other.append(rows(61))
+        other.maintenance.expire_snapshots().older_than(dt.datetime.now(dt.UTC)).retain_last(1).commit()
+    real = DecodedFiles._write
+    told: list[Forgotten] = []
+
+    def write(*args: Any) -> None:
+        if not told:
+            told.append(other.forget())
+        real(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DecodedFiles, "_write", write)
+        first = other.inspect.files()
+    assert (told[0].position is not None) == in_the_log
+    assert not files_of(tmp_path)
+    assert other.inspect.files() == first
+    assert len(files_of(tmp_path)) == COMMITS
