@@ -141,8 +141,10 @@ def _run(settings: Settings, key: str | None, dry_run: bool, yes: bool, call: Ca
                 raise CommitConflictError(f"others committed since position {seen}; nothing was done: look again")
         with watching_commits() as watch:
             outcome = call(catalog, False)
+        # Under the key another process may have made them since it was looked for.
+        earlier = None if watch.made else made_before(catalog, key)
         transaction = catalog._warehouse.store.transaction_events
-        made = _rows(catalog, watch.made if done is None else transaction(done.transaction_id))
+        made = _rows(catalog, watch.made if earlier is None else transaction(earlier.transaction_id))
     _tell(settings, {"dry_run": False, "position": outcome, "events": made}, f"done, at position {outcome}:")
 
 

@@ -122,3 +122,23 @@ def test_rows_that_delete_files_delete_are_said_to_be_counted(run: Run, csv: str
     run("delete", "s.t", "--where", "id = 1", "--yes")
     assert "; 3 rows before deletes after it" in run("delete", "s.t", "--where", "id = 2", "--dry-run").stdout
     assert "which has 6 rows before deletes now" in run("load", csv, "s.t").stdout
+
+
+def test_a_call_that_another_process_made_under_its_key_meanwhile_is_told(
+    run_json: RunJson, orders: str, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a shell that seemed to hang was started again: the answer is the other's, and so are its events."""
+    revert = icecore.Catalog.revert
+
+    def by_another(options: dict[str, Any]) -> None:
+        with icecore.open(warehouse) as other:
+            revert(other, 3, **options)
+
+    def raced(catalog: icecore.Catalog, position: int, *, dry_run: bool = False, **options: Any) -> Any:
+        if not dry_run:
+            in_thread(by_another, options)
+        return revert(catalog, position, dry_run=dry_run, **options)
+
+    monkeypatch.setattr(icecore.Catalog, "revert", raced)
+    made = run_json("revert", "3", "--yes", "--key", "once")
+    assert [event["position"] for event in made["events"]] == [made["position"]]
