@@ -50,7 +50,21 @@ class DecodedFiles:
         """The entries of manifests, as by `ManifestEntries.canonical_all`, but large ones are decoded once only."""
         if self.folder is None or not any(map(_is_worth_a_file, manifests)):
             yield from entries.canonical_all(stream, manifests, storage, left_out)
-            return
+        else:
+            yield from self._read_or_made(entries, stream, manifests, storage, left_out)
+        if not left_out:
+            self._sweep()
+
+    def _read_or_made(
+        self,
+        entries: ManifestEntries,
+        stream: str,
+        manifests: Sequence[ListedManifest],
+        storage: Storage,
+        left_out: frozenset[str],
+    ) -> Iterator[pa.Table]:
+        """The entries of manifests, of which those of large ones are in files, or get one."""
+        assert self.folder is not None
         if not left_out:
             # Not later: where it is gone by then it was removed with what was forgotten.
             with contextlib.suppress(OSError):
@@ -65,8 +79,6 @@ class DecodedFiles:
                     yield found
             else:
                 yield from self._made(entries, stream, list(of_run), storage, left_out)
-        if not left_out:
-            self._sweep()
 
     def _made(
         self,
@@ -122,7 +134,8 @@ class DecodedFiles:
 
     def _sweep(self) -> None:
         """Removes files that nobody used for long, also of writers that died and of other releases."""
-        assert self.folder is not None
+        if self.folder is None:
+            return
         oldest = time.time() - UNUSED_AFTER_S
         for name in _names(self.folder, "decoded-"):
             path = self.folder / name

@@ -146,6 +146,20 @@ def test_files_that_nobody_used_for_long_are_removed(other: icecore.Table, tmp_p
 
 
 @pytest.mark.usefixtures("large")
+def test_files_of_manifests_that_are_no_more_are_removed(other: icecore.Table, tmp_path: Path) -> None:
+    """Also where none is left that would get a file, as after all manifests were rewritten here."""
+    all_rows(other)
+    other.delete("TRUE")
+    other.maintenance.expire_snapshots().older_than(dt.datetime.now(dt.UTC)).retain_last(1).commit()
+    other.append(rows(70))
+    long_ago = time.time() - decoded_files.UNUSED_AFTER_S - 60
+    for path in files_of(tmp_path):
+        os.utime(path, (long_ago, long_ago))
+    assert len(other.inspect.files()) == 1
+    assert not files_of(tmp_path)
+
+
+@pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("in_the_log", [False, True])
 def test_bounds_that_are_forgotten_are_in_no_file(other: icecore.Table, tmp_path: Path, in_the_log: bool) -> None:
     """Those of a registered table's manifests are in no event, but were cached as others are."""
