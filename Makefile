@@ -34,7 +34,7 @@ demo: $(READY)
 # Spark starts in half the time with an archive of its classes, which is made once.
 test: check
 	@$(BIN)/python tests/spark_jvm.py
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=20
 
 # The dependencies of pyproject.toml, each at the lowest release that it names there.
 LOWEST := $(VENV)/lowest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -37,13 +38,36 @@ def test_each_folder_is_on_a_floor() -> None:
     assert {p.name for p in modules() if p.parent == ROOT / "engine"} == {"errors.py"}
 
 
+def test_no_two_classes_of_one_name_are_in_reach_of_each_other() -> None:
+    """Not in one folder of engine/ or projections/ with all below it, and not imported by one file."""
+    homes: dict[tuple[str, ...], set[Path]] = {}
+    trees = {path: ast.parse(path.read_text()) for path in modules()}
+    for path, tree in trees.items():
+        room = path.relative_to(ROOT).parts[:2]
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault((*room, node.name), set()).add(path)
+    assert {where: paths for where, paths in homes.items() if len(paths) > 1} == {}
+    for path, tree in trees.items():
+        imported = [
+            (alias.name, node.module)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("icecore.")
+            for alias in node.names
+            if alias.name[0].isupper() and not alias.name.isupper()
+        ]
+        twice = [name for name, count in Counter(name for name, _ in set(imported)).items() if count > 1]
+        assert twice == [], f"{path} imports two of {twice}"
+
+
 def test_no_folder_holds_more_than_a_reader_takes_in() -> None:
     counts = Counter(p.parent for p in modules())
     assert {str(f): n for f, n in counts.items() if n > MOST_FILES} == {}
 
 
 def test_no_file_is_longer_than_a_reader_takes_in() -> None:
-    lengths = {str(p.relative_to(ROOT)): p.read_text().count("\n") for p in modules()}
+    files = [*modules(), *(ROOT / "sql").rglob("*.sql")]
+    lengths = {str(p.relative_to(ROOT)): p.read_text().count("\n") for p in files}
     assert {name: n for name, n in lengths.items() if n > MOST_LINES} == {}
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from icecore.engine.data.given_schema import SchemaLike
     from icecore.engine.foreign.parquet_folder import ParquetFolder
     from icecore.engine.storage.location_rules import LocationRules
-    from icecore.engine.table.commit_options import NewTable
+    from icecore.engine.table.commit_options import NewTableOptions
     from icecore.engine.table.table import Table
     from icecore.engine.table.transaction import Transaction
 
@@ -156,7 +156,7 @@ class Catalog:
         *,
         message: str | None = None,
         author: str | None = None,
-        **options: Unpack[NewTable],
+        **options: Unpack[NewTableOptions],
     ) -> Transaction:
         """A new table with further changes of it as one commit, made by `commit()` or the end of a `with` block.
 

@@ -28,7 +28,7 @@ from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import CommitResult, TablePart
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION
 from icecore.engine.spec.view import DUCKDB
-from icecore.engine.table.commit_options import NewTable as NewTableOptions
+from icecore.engine.table.commit_options import NewTableOptions
 from icecore.engine.table.table import Table
 from icecore.engine.table.transaction import Transaction
 from icecore.engine.view.view import View

@@ -22,7 +22,7 @@ from icecore.engine.events.provenance import provenance
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
 from icecore.engine.log.archives import Archive
 from icecore.engine.log.names_at import streams_of_name
-from icecore.engine.log.store import MODELS
+from icecore.engine.log.store import CHECKPOINTS
 from icecore.engine.table.table import Table
 
 if TYPE_CHECKING:
@@ -382,7 +382,7 @@ def checkpoint(catalog: CatalogHandle) -> int:
     repository, views = catalog._warehouse.repository, catalog._warehouse.views
     repository.check_writable()
     done = 0
-    for row in catalog._warehouse.store.rows(MODELS, "without_checkpoint"):
+    for row in catalog._warehouse.store.rows(CHECKPOINTS, "without_checkpoint"):
         if is_view_stream(row["stream"]):
             views.states.checkpoint(views.state(row["stream"]))
         else:

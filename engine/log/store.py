@@ -35,6 +35,7 @@ from icecore.engine.queries.named_queries import query
 from icecore.engine.storage.late_files import LateFiles
 
 MODELS = "log/read_models.sql"
+CHECKPOINTS = "log/checkpoints.sql"
 SCHEMA = "log/schema.sql"
 LOG_FORMAT_VERSION = "1"
 # A log whose oldest events lie in archives: earlier releases would miss them.

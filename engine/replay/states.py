@@ -19,7 +19,7 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import CorruptLogError, NotFoundError, name_text
 from icecore.engine.events.event import Event
 from icecore.engine.events.name_events import became_of
-from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.log.store import CHECKPOINTS, EventStore
 
 CHECKPOINT_EVERY = 64
 _LAST = 2**62
@@ -150,7 +150,7 @@ class States(Generic[S]):
     def state_at(self, stream: str, position: int | None = None) -> S | None:
         """The state as of a position of the log, from the nearest checkpoint before it; None before the first event."""
         up_to = _LAST if position is None else position
-        row = self.store.row(MODELS, "latest_checkpoint", stream=stream, up_to=up_to)
+        row = self.store.row(CHECKPOINTS, "latest_checkpoint", stream=stream, up_to=up_to)
         kept = self.store.archives.kept_row("state_by_position", stream=stream, up_to=up_to)
         base = self._noted(stream, row, kept)
         return self.kind.fold(base, self.store.stream_events(stream, base.stream_version if base else 0, up_to))
@@ -161,7 +161,7 @@ class States(Generic[S]):
             return None
         base = near
         if base is None or base.stream_version > version:
-            row = self.store.row(MODELS, "checkpoint_at_version", stream=stream, version=version)
+            row = self.store.row(CHECKPOINTS, "checkpoint_at_version", stream=stream, version=version)
             kept = self.store.archives.kept_row("state_by_version", stream=stream, version=version)
             base = self._noted(stream, row, kept)
         events = self.store.stream_events(stream, base.stream_version if base else 0)
@@ -198,7 +198,7 @@ class States(Generic[S]):
 
     def _put_checkpoint(self, state: S) -> None:
         self.store.execute(
-            MODELS,
+            CHECKPOINTS,
             "put_checkpoint",
             stream=state.stream,
             stream_version=state.stream_version,
@@ -206,7 +206,7 @@ class States(Generic[S]):
             event_hash=state.event_hash,
             state=self.kind.encode(state),
         )
-        self.store.execute(MODELS, "trim_checkpoints", stream=state.stream)
+        self.store.execute(CHECKPOINTS, "trim_checkpoints", stream=state.stream)
 
 
 def to_bytes(checkpoint: dict[str, Any]) -> bytes:

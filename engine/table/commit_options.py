@@ -86,13 +86,13 @@ class _TableParts(TypedDict, total=False):
     properties: Mapping[str, str] | None
 
 
-class NewTable(_TableParts, total=False):
+class NewTableOptions(_TableParts, total=False):
     """The options of a new table inside of a transaction, which has the options of the commit."""
 
     format_version: int
 
 
-class CreateTable(KeyedCommit, NewTable, total=False):
+class CreateTable(KeyedCommit, NewTableOptions, total=False):
     """The options of `Catalog.create_table`."""
 
 

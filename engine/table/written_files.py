@@ -23,7 +23,7 @@ from icecore.engine.spec.updates.table_update import TableUpdate
 from icecore.engine.storage.file_io import Storage
 
 
-class Commit(Protocol):
+class CommitOfFiles(Protocol):
     """The part of a pending commit that files are given to."""
 
     @property
@@ -51,7 +51,7 @@ class WrittenFiles:
     files: tuple[ContentFile, ...]
     table_uuid: str | None = None
 
-    def given_to(self, pending: Commit) -> list[ContentFile]:
+    def given_to(self, pending: CommitOfFiles) -> list[ContentFile]:
         """The files that the commit adds; of one that was made before, those that it doesn't have are deleted.
 
         It raises CommitConflictError where they are another table's, the commit ValidationError where it was given up
@@ -64,7 +64,7 @@ class WrittenFiles:
         _delete(_left_over(paths, pending.repository.added_paths(pending.answered)), pending.storage)
         return []
 
-    def _check(self, metadata: TableMetadata, pending: Commit) -> list[TableUpdate]:
+    def _check(self, metadata: TableMetadata, pending: CommitOfFiles) -> list[TableUpdate]:
         if self.table_uuid not in (None, metadata.table_uuid):
             raise CommitConflictError(
                 f"{name_text(pending.state.identifier)} is another table now, of UUID {metadata.table_uuid}: "

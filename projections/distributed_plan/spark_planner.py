@@ -20,7 +20,7 @@ from attrs import frozen
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import AlwaysTrue, Expression
-from icecore.engine.expression.sql.fragment import Parameters
+from icecore.engine.expression.sql.fragment import BoundParameters
 from icecore.engine.formats import arrays
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.queries.named_queries import query
@@ -171,7 +171,7 @@ class SparkPlanner:
 
     # Queries
 
-    def _run(self, statement: str, parameters: Parameters, **frames: DataFrame) -> DataFrame:
+    def _run(self, statement: str, parameters: BoundParameters, **frames: DataFrame) -> DataFrame:
         """The rows of a statement of DuckDB's over DataFrames that it names."""
         text = to_spark_sql(statement, Values(parameters.values, parameters.types), frames)
         return self.session.sql(text, **frames)
@@ -180,7 +180,7 @@ class SparkPlanner:
         """The planned data files, with the columns of `metrics`, those that are wanted, and `number`."""
         specs, ids = telling_specs(self.state.metadata), {m.manifest.partition_spec_id for m in self._data}
         predicate = plan_predicate(self.bound, specs, self.schema, self._columns, ids)
-        parameters = Parameters(typed=False)
+        parameters = BoundParameters(typed=False)
         more = tuple(dict.fromkeys(("number", *self._metrics(), *wanted)))
         statement, names = data_files_statement(self._columns, _relation, predicate, parameters, self.entries, more)
         return self._run(statement, parameters, **{ENTRIES: self._entries.of(self._data, names)})
@@ -190,7 +190,7 @@ class SparkPlanner:
         """The kinds of delete files that there are."""
         entries = self._entries.of(self._deletes, OF_DELETES)
         with translated_spark_errors():
-            (row,) = self._run(kinds_statement(ENTRIES), Parameters(), **{ENTRIES: entries}).collect()
+            (row,) = self._run(kinds_statement(ENTRIES), BoundParameters(), **{ENTRIES: entries}).collect()
         return DeleteKinds.of_row(row)
 
     def _metrics(self) -> list[str]:
@@ -201,7 +201,7 @@ class SparkPlanner:
         paths = {c: self._columns[c] for c, _ in PATH_BOUNDS}
         names = (*OF_DELETES, *OF_FILES, *self._metrics(), *paths)
         entries = self._entries.of(self._deletes, names)
-        return self._run(live_deletes(ENTRIES, paths), Parameters(), **{ENTRIES: entries})
+        return self._run(live_deletes(ENTRIES, paths), BoundParameters(), **{ENTRIES: entries})
 
     def _pairs(self, data: DataFrame, deletes: DataFrame) -> DataFrame:
         """The numbers of data files and of the delete files that apply to them."""
@@ -209,7 +209,7 @@ class SparkPlanner:
         names = [*self._metrics(), *(c for c, _ in PATH_BOUNDS)]
         columns = {c: self._columns[c] for c in names}
         statement = pairs_statement(DATA, DELETES, columns, self._kinds, is_by_key=True)
-        parameters = Parameters(typed=False)
+        parameters = BoundParameters(typed=False)
         unpartitioned = [s.spec_id for s in self.state.metadata.partition_specs if s.is_unpartitioned]
         parameters.values["unpartitioned"], parameters.types["unpartitioned"] = unpartitioned, "INTEGER[]"
         return self._run(statement, parameters, **{DATA: data, DELETES: deletes})
@@ -248,7 +248,7 @@ class SparkPlanner:
         specs, ids = telling_specs(self.state.metadata), {m.manifest.partition_spec_id for m in self._data}
         columns = partition_columns(self._columns)
         by_partition = plan_predicate(self.bound, specs, self.schema, columns, ids)
-        parameters = Parameters(typed=False)
+        parameters = BoundParameters(typed=False)
         statement, names = count_files_statement(columns, _relation, by_partition, parameters, self.entries)
         with translated_spark_errors():
             (row,) = self._run(statement, parameters, **{ENTRIES: self._entries.of(self._data, names)}).collect()

@@ -26,7 +26,7 @@ from icecore.engine.expression.nodes import (
     Predicate,
 )
 from icecore.engine.expression.project import project_inclusive
-from icecore.engine.expression.sql.fragment import Parameters
+from icecore.engine.expression.sql.fragment import BoundParameters
 from icecore.engine.expression.sql.sql_text import expression_text
 from icecore.engine.expression.walk import predicates
 from icecore.engine.formats import arrays
@@ -281,7 +281,7 @@ def _rows(
     by_metrics = plan_predicate(bound, specs, schema, table.columns)
     parts = partition_columns(table.columns)
     by_partition = plan_predicate(bound, specs, schema, parts)
-    parameters = Parameters()
+    parameters = BoundParameters()
     ids = {p.term.field.field_id for p in leaves if isinstance(p.term, BoundTerm)}
     known = [n for i in sorted(ids) for n in (f"{p}_{i}" for p in METRIC_PREFIXES) if n in table.columns]
     sql = query(

@@ -17,7 +17,7 @@ from attrs import define, frozen
 from icecore.engine.errors import CommitConflictError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import Expression
-from icecore.engine.expression.sql.fragment import Parameters
+from icecore.engine.expression.sql.fragment import BoundParameters
 from icecore.engine.formats.entry_arrow import decode_partition, path_keys
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.queries import duck
@@ -104,7 +104,7 @@ class ChangesSince:
             # Metrics of delete files say nothing of the other columns of the rows that they delete.
             columns = partition_columns(table.columns)
             predicate = plan_predicate(bound, telling_specs(self.state.metadata), schema, columns)
-            parameters = Parameters()
+            parameters = BoundParameters()
             where = parameters.write(predicate.where)
             sql = query(CONFLICTS, "changed_deletes", entries=table.name, where=where)
             return duck.arrow(connection, sql, parameters.values)
@@ -158,7 +158,7 @@ class ChangesSince:
     def _changed_data(self, status: ManifestEntryStatus, bound: Expression, schema: Schema) -> list[ChangedFile]:
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             predicate = plan_predicate(bound, telling_specs(self.state.metadata), schema, table.columns)
-            parameters = Parameters()
+            parameters = BoundParameters()
             where = parameters.write(predicate.where)
             sql = query(CONFLICTS, "changed_data", entries=table.name, status=str(int(status)), where=where)
             return duck.arrow(connection, sql, parameters.values)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import duckdb
 import pyarrow as pa
 
-from icecore.engine.expression.sql.fragment import Parameters, conjunction, sql
+from icecore.engine.expression.sql.fragment import BoundParameters, conjunction, sql
 from icecore.engine.formats import arrays
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
@@ -54,7 +54,7 @@ def data_files(
     `more` are columns of the wide entries that are wanted too; what is not there is null. Where there are more files
     than `most`, these are one more than that.
     """
-    parameters = Parameters()
+    parameters = BoundParameters()
     statement, _ = data_files_statement(scope.columns(), scope.relation, predicate, parameters, entries, more)
     if most is not None:
         statement = query(FILES, "some_files", files=statement, most=str(most + 1))
@@ -68,7 +68,7 @@ def data_files_statement(
     columns: Mapping[str, str],
     relation: Callable[[Iterable[str]], str],
     predicate: PlanPredicate,
-    parameters: Parameters,
+    parameters: BoundParameters,
     entries: str = "TRUE",
     more: Iterable[str] = (),
 ) -> tuple[str, list[str]]:
@@ -99,7 +99,7 @@ def count_by_manifest(
     connection: duckdb.DuckDBPyConnection, scope: ManifestSelection, predicate: PlanPredicate, entries: str
 ) -> pa.Table:
     """The number of `files` that may hold a row, for each manifest `m` that has any."""
-    parameters = Parameters()
+    parameters = BoundParameters()
     where = parameters.write(conjunction(sql(entries), predicate.where))
     names = dict.fromkeys((*COUNTED_COLUMNS, *used_columns((where,), scope.columns()), "ordinal"))
     statement = query(FILES, "count_by_manifest", entries=scope.relation(names), where=where)
@@ -110,7 +110,7 @@ def count_files(
     connection: duckdb.DuckDBPyConnection, scope: ManifestSelection, by_partition: PlanPredicate, entries: str
 ) -> tuple[int, int, int]:
     """Live data files, their rows, and the files that a predicate over partition values leaves."""
-    parameters = Parameters()
+    parameters = BoundParameters()
     statement, _ = count_files_statement(scope.columns(), scope.relation, by_partition, parameters, entries)
     files, rows, left = duck.rows(connection, statement, parameters.values)[0]
     return files, rows, left
@@ -120,7 +120,7 @@ def count_files_statement(
     columns: Mapping[str, str],
     relation: Callable[[Iterable[str]], str],
     by_partition: PlanPredicate,
-    parameters: Parameters,
+    parameters: BoundParameters,
     entries: str = "TRUE",
 ) -> tuple[str, list[str]]:
     """The statement of `count_files` and the columns that it looks at, as of `data_files_statement`."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.expression.nodes import TRUE, Expression, Predicate
-from icecore.engine.expression.sql.fragment import ALWAYS, Parameters
+from icecore.engine.expression.sql.fragment import ALWAYS, BoundParameters
 from icecore.engine.formats import arrays
 from icecore.engine.formats.typed_values import typed_values
 from icecore.engine.queries import duck
@@ -59,7 +59,7 @@ def matching_manifests(
         summaries = _summaries([live[i] for i in indexes], indexes, specs[spec_id], all_fields)
         connection.register("summaries", summaries)
         try:
-            parameters = Parameters()
+            parameters = BoundParameters()
             sql = query("plan/files.sql", "manifests_in_scan", where=parameters.write(where))
             keep.update(row[0] for row in duck.rows(connection, sql, parameters.values))
         finally:

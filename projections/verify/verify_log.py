@@ -12,7 +12,7 @@ from icecore.engine.events.event import CATALOG_STREAM
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.namespaces import fold_namespaces
 from icecore.engine.log.read_models import dotted
-from icecore.engine.log.store import MODELS, EventStore
+from icecore.engine.log.store import CHECKPOINTS, MODELS, EventStore
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.replay.kinds import kind_of
@@ -149,7 +149,7 @@ def _namespace_problems(store: EventStore, repository: Repository) -> Iterator[s
 
 
 def _checkpoint_problems(store: EventStore, streams: frozenset[str] | None) -> Iterator[str]:
-    for row in (*store.rows(MODELS, "all_checkpoints"), *store.archives.kept("all_states")):
+    for row in (*store.rows(CHECKPOINTS, "all_checkpoints"), *store.archives.kept("all_states")):
         if streams is not None and row["stream"] not in streams:
             continue
         at = f"checkpoint of {row['stream']} at version {row['stream_version']}"

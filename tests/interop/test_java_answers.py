@@ -23,7 +23,7 @@ from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.json.expression_json import from_json, to_json
 from icecore.engine.expression.nodes import TRUE, Expression, TypedValue
 from icecore.engine.expression.project import project_inclusive, project_strict
-from icecore.engine.expression.sql.fragment import Fragment, Parameters
+from icecore.engine.expression.sql.fragment import BoundParameters, Fragment
 from icecore.engine.formats.typed_values import typed_values
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
@@ -83,7 +83,7 @@ def table(columns: dict[str, Any]) -> duckdb.DuckDBPyConnection:
 
 
 def answers(columns: dict[str, Any], conditions: list[Fragment]) -> list[tuple[bool, ...]]:
-    parameters = Parameters()
+    parameters = BoundParameters()
     texts = ", ".join(map(parameters.write, conditions))
     with table(columns) as connection:
         return connection.execute(f"SELECT {texts} FROM t", parameters.values).fetchall()

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 import icecore  # noqa: E402
 from icecore.engine.errors import ValidationError  # noqa: E402
-from icecore.engine.expression.sql.fragment import Parameters  # noqa: E402
+from icecore.engine.expression.sql.fragment import BoundParameters  # noqa: E402
 from icecore.projections.distributed_plan.entry_frames import EntryFrames, column_types  # noqa: E402
 from icecore.projections.distributed_plan.spark_dialect import Values, to_spark_sql  # noqa: E402
 from icecore.projections.plan.file_queries import DATA_COLUMNS, data_files_statement  # noqa: E402
@@ -114,7 +114,7 @@ def selected(table: icecore.Table, scans: list[icecore.DataScan], spark: Any) ->
     entries = EntryFrames(spark, typing, storage).of(manifests, dict.fromkeys((*DATA_COLUMNS, *columns))).persist()
     specs, frames = telling_specs(state.metadata), []
     for number, scan in enumerate(scans):
-        parameters = Parameters(typed=False)
+        parameters = BoundParameters(typed=False)
         predicate = plan_predicate(scan.row_filter, specs, scan.schema, columns, frozenset(specs))
         statement, _ = data_files_statement(columns, lambda _: "(SELECT * FROM entries)", predicate, parameters)
         values = Values(parameters.values, parameters.types)

@@ -14,7 +14,7 @@ from icecore.engine.expression.bind import bind
 from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.nodes import Expression, Or, Predicate, PredicateOperator, Reference, TypedValue
 from icecore.engine.expression.project import project_inclusive, project_strict
-from icecore.engine.expression.sql.fragment import Fragment, Parameters
+from icecore.engine.expression.sql.fragment import BoundParameters, Fragment
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FLOATING_TYPES, BinaryType, NestedField, PrimitiveType, StringType
@@ -83,7 +83,7 @@ def asked(
 ) -> Iterator[list[tuple[Any, ...]]]:
     """What the rows of the table answer to each question of several conditions; a few questions share a query."""
     for start in range(0, len(questions), AT_ONCE):
-        some, parameters = questions[start : start + AT_ONCE], Parameters()
+        some, parameters = questions[start : start + AT_ONCE], BoundParameters()
         select = ", ".join(parameters.write(condition) for question in some for condition in question)
         rows = connection.execute(f"SELECT {select} FROM t", parameters.values).fetchall()
         at = 0
@@ -145,7 +145,7 @@ def test_a_metric_that_no_file_has_is_one_of_nulls(column_type: PrimitiveType) -
                 values = [[f[n] if n in there else None for f in files] for n in columns]
                 table(connection, dict(zip(kinds, zip(kinds.values(), values, strict=True), strict=True)))
                 plan = plan_predicate(some, {}, schema_of(column_type), kinds)
-                parameters = Parameters()
+                parameters = BoundParameters()
                 conditions = map(parameters.write, (*plan.leaf_might, *plan.leaf_all))
                 sql = f"SELECT [{', '.join(conditions)}] FROM t"
                 answers.append(connection.execute(sql, parameters.values).fetchall())

@@ -18,7 +18,7 @@ from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression
 from icecore.engine.expression.project import project_inclusive, project_strict
 from icecore.engine.expression.sql.duckdb_sql import to_sql
-from icecore.engine.expression.sql.fragment import Parameters
+from icecore.engine.expression.sql.fragment import BoundParameters
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -105,7 +105,7 @@ def test_no_plan_loses_a_row_and_no_residual_adds_one(case: Case, connection: du
     plan = plan_predicate(bound, {case.spec.spec_id: case.spec}, case.schema, columns)
     assert plan.needed <= set(plan.leaves)
     told = (plan.where, *plan.leaf_might, *plan.leaf_all, *plan.might_of_planned)
-    parameters = Parameters()
+    parameters = BoundParameters()
     select = ", ".join(f"({parameters.write(condition)})" for condition in told)
     answers = connection.execute(f"SELECT {select} FROM files ORDER BY file", parameters.values).fetchall()
     for (partition, numbers), (kept, *leaves) in zip(case.files(), answers, strict=True):
@@ -134,7 +134,7 @@ def test_no_manifest_with_a_matching_row_is_left_out(case: Case, connection: duc
     for part in (files[::2], files[1::2]):
         if not part:
             continue
-        parameters = Parameters()
+        parameters = BoundParameters()
         sql = parameters.write(manifest_predicate(bound, case.spec, case.schema))
         load_summaries(connection, case, [p for p, _ in part])
         (kept,) = connection.execute(f"SELECT {sql} FROM manifests", parameters.values).fetchone() or (None,)

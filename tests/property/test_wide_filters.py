@@ -13,7 +13,7 @@ import icecore
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import FALSE, TRUE, Expression
 from icecore.engine.expression.simplify import and_, or_
-from icecore.engine.expression.sql.fragment import Parameters
+from icecore.engine.expression.sql.fragment import BoundParameters
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.expression.walk import predicates, rewrite
 from icecore.engine.queries import duck
@@ -200,4 +200,4 @@ def test_wide_filters_are_little_text(table: Any) -> None:
         made.scan(bound).plan_files()
     assert sum(len(statement.sql) for statement in asked) < 60_000
     where = plan_predicate(bound, made.specs(), made.schema(), {"lower_1": "BIGINT"}).where
-    assert len(Parameters().write(where)) < 2000
+    assert len(BoundParameters().write(where)) < 2000

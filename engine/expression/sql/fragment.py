@@ -79,7 +79,7 @@ def _combined(word: str, parts: Sequence[Fragment], *, neutral: Fragment, decidi
 
 
 @define
-class Parameters:
+class BoundParameters:
     """The values that a statement binds as `p0`, `p1` and so on: the same value of a type once.
 
     `types` has their DuckDB types, which references name unless `typed` is false.

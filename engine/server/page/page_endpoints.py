@@ -5,13 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 
 from icecore.engine.server.wire.answer import Answer
-from icecore.engine.server.wire.call import Call, Operation
+from icecore.engine.server.wire.call import Call, Handler
 from icecore.engine.server.wire.endpoint import Endpoint
 
 
-def _made_by(module: str, function: str) -> Operation:
+def _made_by(module: str, function: str) -> Handler:
     def answer(call: Call) -> Answer:
-        page: Operation = getattr(import_module(f"icecore.engine.server.page.{module}"), function)
+        page: Handler = getattr(import_module(f"icecore.engine.server.page.{module}"), function)
         return page(call)
 
     return answer

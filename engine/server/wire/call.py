@@ -104,7 +104,7 @@ class Call:
         return (*levels(found), get(found, "name", str, key))
 
 
-class Operation(Protocol):
+class Handler(Protocol):
     """A function that answers a call; what it raises becomes an answer too."""
 
     def __call__(self, call: Call) -> Answer: ...

@@ -10,7 +10,7 @@ from attrs import frozen
 from icecore.engine.log.request_keys import StoredAnswer
 from icecore.engine.server.auth.grants import Level
 from icecore.engine.server.wire.answer import NO_CONTENT, Answer
-from icecore.engine.server.wire.call import Call, Operation
+from icecore.engine.server.wire.call import Call, Handler
 from icecore.engine.server.wire.refusal import Refusal
 
 V1 = "/v1"
@@ -46,7 +46,7 @@ class Endpoint:
 
     method: str
     path: str
-    answer: Operation
+    answer: Handler
     is_write: bool = False
     has_dry_run: bool = False
     has_keys: bool = False

@@ -11,7 +11,7 @@ from icecore.engine.common.ids import signed
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import is_view_stream
 from icecore.engine.log.chain import chain_problems
-from icecore.engine.log.store import MODELS
+from icecore.engine.log.store import CHECKPOINTS
 from icecore.engine.metadata.fold import TableState
 from icecore.projections.history.commit_rows import told_number
 from icecore.projections.history.logged_tables import OF_EVENT, LoggedTable, LoggedTables, of_event
@@ -84,7 +84,7 @@ def _aspects(log: LoggedTables) -> Iterator[dict[str, Any]]:
     archives = store.archives.all()
     last = archives[-1].last_position if archives else 0
     yield _aspect("archives", True, len(archives), f"events up to {last}" if archives else None)
-    stale = [row["stream"] for row in store.rows(MODELS, "without_checkpoint")]
+    stale = [row["stream"] for row in store.rows(CHECKPOINTS, "without_checkpoint")]
     yield _aspect("tables and views without a checkpoint", True, len(stale), "replayed when they are loaded first")
     yield _aspect("bytes of the log", True, store.path.stat().st_size, str(store.path))
 

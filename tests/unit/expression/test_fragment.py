@@ -8,8 +8,8 @@ import pytest
 from icecore.engine.expression.sql.fragment import (
     ALWAYS,
     NEVER,
+    BoundParameters,
     Fragment,
-    Parameters,
     conjunction,
     disjunction,
     joined,
@@ -40,7 +40,7 @@ def test_constants_are_folded_and_repetitions_left_out() -> None:
 
 def test_a_value_of_a_type_is_bound_once() -> None:
     """That a value may itself hold a question mark means nothing; what Python holds equal is told apart by its type."""
-    parameters = Parameters()
+    parameters = BoundParameters()
     written = parameters.write(
         joined(", ", [literal("VARCHAR", "?"), literal("BIGINT", 1), literal("BOOLEAN", True), literal("BIGINT", 1)])
     )

@@ -12,7 +12,7 @@ import pytest
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.build import In
 from icecore.engine.expression.nodes import FALSE, TRUE, Predicate
-from icecore.engine.expression.sql.fragment import ALWAYS, NEVER, Parameters
+from icecore.engine.expression.sql.fragment import ALWAYS, NEVER, BoundParameters
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -58,7 +58,7 @@ def ask(
     row = {"spec_id": ("INTEGER", 0), **row}
     plan = plan_predicate(bound, specs or {}, SCHEMA, {n: k for n, (k, _) in row.items()})
     values = ", ".join(f'$v{i}::{kind} AS "{n}"' for i, (n, (kind, _)) in enumerate(row.items()))
-    parameters = Parameters()
+    parameters = BoundParameters()
     select = ", ".join(map(parameters.write, (plan.where, *plan.leaf_might, *plan.leaf_all)))
     given = {f"v{i}": v for i, (_, v) in enumerate(row.values())}
     with duckdb.connect() as c:
@@ -94,7 +94,7 @@ def test_specs_with_the_same_projection_share_one_condition() -> None:
     bound = bind(parse_filter("id = 7"), SCHEMA)
     specs = {i: spec_of(i, (1, "identity")) for i in (0, 1, 2)}
     plan = plan_predicate(bound, specs, SCHEMA, {"part_1000": "BIGINT"})
-    where = Parameters().write(plan.where)
+    where = BoundParameters().write(plan.where)
     assert where == '(spec_id NOT IN (0, 1, 2) OR ("part_1000" = $p0::BIGINT AND "part_1000" IS NOT NULL))'
     assert plan.leaf_all[0].text.startswith("coalesce((spec_id IN (0, 1, 2) AND")
 
@@ -189,7 +189,7 @@ def test_a_summary_that_names_no_value_leaves_no_manifest_out() -> None:
 
     def kept(text: str, null: bool | None, nan: bool | None, lower: float | None) -> bool:
         bound = bind(parse_filter(text), SCHEMA)
-        parameters = Parameters()
+        parameters = BoundParameters()
         where = parameters.write(manifest_predicate(bound, spec_of(0, (4, "identity")), SCHEMA))
         row = {"null": null, "nan": nan, "lower": lower}
         columns = (
@@ -227,7 +227,7 @@ def test_long_in_lists_are_one_parameter_and_prune() -> None:
     bound = bind(In("id", literals), SCHEMA)
     columns = {"part_1000": "INTEGER", "lower_1": "BIGINT", "upper_1": "BIGINT"}
     plan = plan_predicate(bound, specs, SCHEMA, columns)
-    parameters = Parameters()
+    parameters = BoundParameters()
     where = parameters.write(plan.where)
     assert len(parameters.values) < 80 and len(where) < 8000
     bucket = specs[0].fields[0].transform.apply

@@ -92,7 +92,7 @@ def test_a_view_of_many_versions_opens_from_a_checkpoint(
     for number in range(150):
         view.set_properties({"k": str(number)})
         positions.append(view.state.position)
-    noted = [r["stream_version"] for r in store_of(catalog).rows("log/read_models.sql", "all_checkpoints")]
+    noted = [r["stream_version"] for r in store_of(catalog).rows("log/checkpoints.sql", "all_checkpoints")]
     assert noted == [64, 128]
     assert catalog.checkpoint() == 2 and catalog.checkpoint() == 0
     assert catalog.verify().ok
