@@ -18,12 +18,13 @@ from icecore.engine.common.json_reader import loads
 from icecore.engine.errors import CommitFailedError, IcecoreError, ValidationError
 from icecore.engine.formats.avro_blocks import AvroHeader
 from icecore.engine.formats.binary_columns import list_positions, select
+from icecore.engine.formats.entry_arrow import METRICS
 from icecore.engine.metadata.metadata_builder import RETRY
 from icecore.engine.spec.content_file import ALLOWED_CONTENT, ManifestContent, ManifestEntryStatus, ManifestFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec, fields_from_list
 from icecore.engine.spec.promotion import can_promote
-from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.schema import MAX_FIELD_ID, Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.spec.transform import VoidTransform
 from icecore.engine.spec.types import walk
@@ -155,6 +156,7 @@ class GivenCheck:
             yield from self._number_faults(manifest, entries)
         yield from self._partition_faults(manifest, entries)
         yield from self._equality_faults(entries)
+        yield from self._metrics_faults(entries)
 
     def _number_faults(self, manifest: ManifestFile, entries: pa.Table) -> Iterator[str]:
         limit = self.snapshot.sequence_number
@@ -184,6 +186,19 @@ class GivenCheck:
         ids = pc.unique(pc.list_flatten(entries["equality_ids"])).to_pylist()
         if unknown := sorted(i for i in ids if i is not None and i > self.metadata.last_column_id):
             yield f"it has deletes by column {unknown[0]}, which the table does not have"
+
+    def _metrics_faults(self, entries: pa.Table) -> Iterator[str]:
+        """The metrics of ids that the table may give to a column later, which they would then be taken for.
+
+        Entries of files that were there before are left alone: a table that was registered may have such metrics.
+        """
+        added = entries.filter(pc.equal(entries["status"], int(ManifestEntryStatus.ADDED)))
+        for name in METRICS:
+            column = added[name].combine_chunks()
+            _, positions = list_positions(column)
+            ids = pc.unique(select(column.keys, positions)).to_pylist()
+            if unknown := sorted(i for i in ids if self.metadata.last_column_id < i <= MAX_FIELD_ID):
+                yield f"it has {name.replace('_', ' ')} of column {unknown[0]}, which the table never gave"
 
 
 def _count_faults(manifest: ManifestFile, entries: pa.Table) -> Iterator[str]:

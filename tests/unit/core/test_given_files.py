@@ -20,12 +20,14 @@ from icecore.engine.errors import CommitConflictError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.evolution.create_table import creation_payload, creation_updates
 from icecore.engine.formats.avro_blocks import AvroHeader
+from icecore.engine.formats.entry_arrow import BOUNDS, COUNTS_OF_FIELDS
 from icecore.engine.formats.manifest_avro import write_manifest
 from icecore.engine.formats.manifest_list_avro import read_manifest_list, write_manifest_list
 from icecore.engine.joint_commit.joint_commit import commit_jointly
 from icecore.engine.joint_commit.joint_tables import NewTable
 from icecore.engine.spec.content_file import FieldSummary, ManifestContent, ManifestFile
 from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.reserved import DELETE_PATH_ID, ROW_ID
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.spec.updates.table_update import AddSnapshot
@@ -195,6 +197,13 @@ SPOILS = {
     "a header of an unknown spec": (manifest(in_spec(6), spec=PartitionSpec(spec_id=6)), "partition spec 6, which"),
     "columns of another type": (manifest(schema=table_schema("string")), "its column 1 is string, the table's is long"),
     "columns of another table": (manifest(schema=table_schema(first_id=900)), "has id 900, which the table never gave"),
+    **{
+        f"{name} of a column of tomorrow": (
+            manifest(column(name, [(1, value), (3, value)])),
+            f"it has {name.replace('_', ' ')} of column 3, which the table never gave",
+        )
+        for name, value in [*((n, 1) for n in COUNTS_OF_FIELDS), *((n, bytes(8)) for n in BOUNDS)]
+    },
     "a newer manifest": (manifest(version=3), "of format version 3, the table of 2"),
     "a manifest cut off": (manifest(bytes_of=lambda data: data[:-20]), "avro"),
     "deletes in place of data": (records(content=ManifestContent.DELETES), "it holds delete files, it has"),
@@ -249,6 +258,31 @@ def test_specs_and_orders_need_columns(lake: icecore.Catalog, update: dict[str, 
     repository = repository_of(lake)
     with pytest.raises(ValidationError, match=text):
         commit_updates(repository, repository.models.table_stream(("ns", "t")), [update])
+
+
+def test_metrics_of_columns_that_the_commit_gives_are_taken(catalog: icecore.Catalog) -> None:
+    """So are those of reserved columns, and what files that were there before have of ids that nobody gave."""
+    table, client = make_table(catalog), ClientCatalog(catalog)
+    new = {"id": 3, "name": "x", "required": False, "type": "long"}
+    schema = {"type": "struct", "schema-id": 1, "fields": [*table_schema().to_dict()["fields"], new]}
+    counted = manifest(column("value_counts", [(1, 1), (3, 1), (DELETE_PATH_ID, 1), (ROW_ID.field_id, 1)]))
+
+    def with_column(updates: Updates) -> Updates:
+        return [{"action": "add-schema", "schema": schema}, {"action": "set-current-schema", "schema-id": -1}, *updates]
+
+    client.change = lambda updates: with_column(counted(updates))
+    client.load_table("ns.t").append(rows(1))
+
+    def as_existing(entries: pa.Table) -> pa.Table:
+        number = table.refresh().metadata.last_sequence_number
+        for name, value in {"status": 0, "sequence_number": number, "file_sequence_number": number}.items():
+            entries = column(name, value)(entries)
+        return column("value_counts", [(1, 1), (4, 1)])(entries)
+
+    counts = {"added_files_count": 0, "added_rows_count": 0, "existing_files_count": 1, "existing_rows_count": 1}
+    client.change = lambda updates: records(**counts)(manifest(as_existing)(updates))
+    client.load_table("ns.t").append(rows(2))
+    assert ids_of(table.refresh()) == [1, 2]
 
 
 def test_files_sorted_by_an_order_whose_id_was_taken_are_a_race(catalog: icecore.Catalog) -> None:
