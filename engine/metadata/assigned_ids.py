@@ -19,6 +19,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import INITIAL_SPEC_ID, PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import INITIAL_SCHEMA_ID, Schema
 from icecore.engine.spec.sort import INITIAL_SORT_ORDER_ID, UNSORTED_ORDER_ID, SortOrder
+from icecore.engine.spec.transform import VoidTransform
 from icecore.engine.spec.updates.metadata_update import LAST_ADDED, UNASSIGNED, AddSchema, UpgradeFormatVersion
 from icecore.engine.spec.updates.table_update import (
     AddPartitionSpec,
@@ -39,7 +40,8 @@ def with_own_ids(base: TableMetadata | None, updates: Iterable[TableUpdate]) -> 
     """The updates with the ids that the table gives; those that would change nothing are left out.
 
     Raises ValidationError where a commit names the last part that it added and added none, CommitFailedError where
-    files were written under a spec's id that another commit took meanwhile.
+    files were written under the id of a spec that another commit took meanwhile, or of a partition field that stands
+    for another one.
     """
     given = list(updates)
     if not any(isinstance(u, _WITH_IDS) for u in given):
@@ -130,6 +132,7 @@ class _Numbering:
         orders = {o.order_id: o for o in base.sort_orders} if base else {}
         self._schemas = _Parts("schema", schemas, base.current_schema_id if base else None, INITIAL_SCHEMA_ID)
         self._specs = _Parts("spec", specs, base.default_spec_id if base else None, INITIAL_SPEC_ID)
+        self._moved_fields: dict[int, int] = {}
         in_use = base.default_sort_order_id if base else None
         self.orders = _Parts("sort order", orders, in_use, INITIAL_SORT_ORDER_ID)
 
@@ -169,6 +172,12 @@ class _Numbering:
                 f"{RETRY}: files were written for the partition spec that this commit adds "
                 f"under id {given}, which would be {own} by now"
             )
+        if self._moved_fields and any(isinstance(u, AddSnapshot) for u in updates):
+            given, own = next(iter(self._moved_fields.items()))
+            raise CommitFailedError(
+                f"{RETRY}: files were written for the partition field that this commit adds under id {given}, which "
+                f"stands for another one and would be {own}"
+            )
 
     def _note(self, update: TableUpdate) -> None:
         match update:
@@ -193,18 +202,19 @@ class _Numbering:
         return None if spec_id is None else AddPartitionSpec(evolve(spec, spec_id=spec_id))
 
     def _with_field_ids(self, spec: PartitionSpec) -> PartitionSpec:
-        """The spec with an id for each field that has none: that of an equal field, or a free one (PT1)."""
-        if any(f.field_id == UNASSIGNED for f in spec.fields):
-            spec = evolve(spec, fields=tuple(self._field_ids(spec)))
+        """The spec with an id for each field that has none of its own: that of an equal field, or a free one (PT1)."""
+        spec = evolve(spec, fields=tuple(self._field_ids(spec)))
         self._last_partition_id = max(self._last_partition_id, spec.last_assigned_field_id)
         return spec
 
     def _field_ids(self, spec: PartitionSpec) -> Iterable[PartitionField]:
-        known = {_key(f): f.field_id for s in self._specs.parts.values() for f in s.fields}
+        fields = [f for s in self._specs.parts.values() for f in s.fields]
+        known = {_key(f): f.field_id for f in fields}
         next_id = max(self._last_partition_id, spec.last_assigned_field_id) + 1
-        taken = {f.field_id for f in spec.fields}
+        others = [f for f in spec.fields if self._format_version > 1 and _stands_for_another(f, fields)]
+        taken = {f.field_id for f in spec.fields if f not in others}
         for place, f in enumerate(spec.fields):
-            if f.field_id != UNASSIGNED:
+            if f.field_id != UNASSIGNED and f not in others:
                 yield f
                 continue
             # In v1 the ids of each spec count from the first.
@@ -213,6 +223,8 @@ class _Numbering:
                 field_id = next_id
             taken.add(field_id)
             next_id = max(next_id, field_id + 1)
+            if f in others:
+                self._moved_fields[f.field_id] = field_id
             yield evolve(f, field_id=field_id)
 
     def _add_order(self, order: SortOrder) -> AddSortOrder | None:
@@ -224,6 +236,16 @@ class _Numbering:
 
 def _key(f: PartitionField) -> tuple[object, ...]:
     return f.source_ids, f.transform, f.name
+
+
+def _stands_for_another(f: PartitionField, known: Iterable[PartitionField]) -> bool:
+    """Whether a field's id is that of other fields alone: of other columns, or of another transform that has values."""
+    same = [k for k in known if k.field_id == f.field_id]
+    void = VoidTransform()
+    return bool(same) and not any(
+        k.source_ids == f.source_ids and (k.transform == f.transform or void in (k.transform, f.transform))
+        for k in same
+    )
 
 
 def _renumbered_schema(schema: Schema, schema_id: int) -> Schema:

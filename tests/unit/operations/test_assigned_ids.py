@@ -133,7 +133,7 @@ def test_pt2_specs_are_numbered_as_schemas_are(catalog: icecore.Catalog, table: 
     after = commit(table, add_spec(1, (1000, 2, "truncate[2]")), use_spec(1))
     assert (after.metadata.default_spec_id, str(after.spec())) == (2, "[p2_trunca: truncate[2](2)]")
     after = commit(table, add_spec(7, (1009, 1, "bucket[8]")), use_spec(7))
-    assert (after.metadata.default_spec_id, after.metadata.last_partition_id) == (1, 1000)
+    assert (after.metadata.default_spec_id, after.metadata.last_partition_id) == (1, 1001)
     assert last_updates(catalog) == [use_spec(1)]
 
 
@@ -144,6 +144,43 @@ def test_pt1_partition_fields_without_an_id_get_that_of_an_equal_one_or_a_new_on
     after = commit(table, add_spec(None, (1005, 2, "truncate[3]"), (None, 1, "bucket[4]")), use_spec(-1))
     assert [f.field_id for f in after.spec().fields] == [1005, 1006]
     assert after.metadata.last_partition_id == 1006
+
+
+def test_pt1_a_partition_field_under_an_id_of_another_one_gets_its_own(table: icecore.Table) -> None:
+    """Values of both are in manifests under their ids, so one id has one meaning; an equal field keeps it."""
+    commit(table, add_spec(1, (1000, 1, "bucket[4]")), use_spec(-1))
+    table.refresh().append(rows(2))
+    after = commit(table, add_spec(2, (1000, 2, "identity")), use_spec(-1))
+    assert [f.field_id for f in after.spec().fields] == [1001]
+    after.append(rows(3))
+    after = commit(table, add_spec(3, (1001, 1, "bucket[4]"), (1000, 2, "identity")), use_spec(-1))
+    assert [f.field_id for f in after.spec().fields] == [1000, 1001]
+    found = [{k: v for k, v in p.items() if v is not None} for p in after.inspect.files()["partition"].to_pylist()]
+    assert sorted(found, key=str) == [{"p1_bucket": 0}, {"p2_identi": "n3"}, {}]
+    after = commit(table, add_spec(4, (1000, 1, "void"), (1000, 1, "bucket[8]"), (1001, 2, "identity")), use_spec(-1))
+    assert [f.field_id for f in after.spec().fields] == [1000, 1002, 1001], "a field without values keeps its id"
+    assert after.metadata.last_partition_id == 1002
+    assert ids_of(after, row_filter="name = 'n2'") == [2]
+
+
+def test_pt1_v1_ids_of_partition_fields_are_by_place(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, format_version=1)
+    commit(table, add_spec(1, (1000, 1, "bucket[4]")), use_spec(-1))
+    after = commit(table, add_spec(2, (1000, 2, "identity")), use_spec(-1))
+    assert [f.field_id for f in after.spec().fields] == [1000]
+    commit(table, {"action": "upgrade-format-version", "format-version": 2})
+    after = commit(table, add_spec(3, (1000, 2, "identity"), (1001, 1, "identity")), use_spec(-1))
+    assert [f.field_id for f in after.spec().fields] == [1000, 1001], "an id of two fields fits both"
+
+
+def test_files_under_a_partition_field_that_stands_for_another_are_refused(
+    catalog: icecore.Catalog, table: icecore.Table
+) -> None:
+    commit(table, add_spec(1, (1000, 1, "identity")), use_spec(-1))
+    position, files = catalog.position, written(catalog, 2)
+    with pytest.raises(CommitFailedError, match="under id 1000, which stands for another one and would be 1001"):
+        commit(table, add_spec(2, (1000, 2, "identity")), use_spec(-1), *files)
+    assert catalog.position == position
 
 
 def test_so1_orders_are_numbered_and_unsorted_is_always_zero(catalog: icecore.Catalog, table: icecore.Table) -> None:
