@@ -12,7 +12,9 @@ from typing import TypeVar
 from icecore.engine.common.json_reader import get_ints, get_strs
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.promotion import can_promote, promotion_keeps_partitions
 from icecore.engine.spec.snapshot import Snapshot
+from icecore.engine.spec.types import walk
 from icecore.engine.spec.updates.metadata_update import RemoveProperties
 from icecore.engine.spec.updates.table_update import (
     AddPartitionSpec,
@@ -80,6 +82,30 @@ def check_given_updates(before: TableMetadata | None, after: TableMetadata, upda
             case SetCurrentSchema() | SetDefaultSpec() | SetDefaultSortOrder():
                 after.spec().check(after.schema())
                 after.sort_order().check(after.schema())
+
+
+def check_types(before: TableMetadata, after: TableMetadata) -> None:
+    """Raises ValidationError where columns of a snapshot that stays current get a type that theirs can't become."""
+    head, version = before.current_snapshot(), after.format_version
+    is_current = head is not None and head.snapshot_id == after.current_snapshot_id
+    if head is None or not is_current or before.schema().same_fields(after.schema()):
+        return
+    of_head = next((s for s in before.schemas if s.schema_id == head.schema_id), before.schema())
+    written = {f.field_id: f.field_type for f in walk(of_head.fields)}
+    fields = [(p.transform, i) for s in after.partition_specs for p in s.fields for i in p.source_ids]
+    schema = after.schema()
+    for f in walk(schema.fields):
+        one, other = written.get(f.field_id, f.field_type), f.field_type
+        is_same = not (one.is_primitive or other.is_primitive) and type(one) is type(other)
+        if is_same or (
+            can_promote(one, other, version)
+            and all(promotion_keeps_partitions(one, other, t) for t, i in fields if i == f.field_id)
+        ):
+            continue
+        raise ValidationError(
+            f"column {schema.name_of(f.field_id)!r} can't be {other}: snapshot {head.snapshot_id}, which stays the "
+            f"current one, has it as {one} (T7)"
+        )
 
 
 def _check_schema(snapshot: Snapshot, before: TableMetadata | None, after: TableMetadata) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, get_args
 
 import orjson
 from attrs import frozen
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle
-from icecore.engine.commit.decide import ChangeMetadata
-from icecore.engine.commit.given_updates import with_checked_lists
+from icecore.engine.commit.decide import ChangeMetadata, Command
+from icecore.engine.commit.given_updates import check_types, with_checked_lists
 from icecore.engine.common.identifiers import Identifier, identifier_tuple
 from icecore.engine.data.pyiceberg_values import is_pyiceberg_value
 from icecore.engine.errors import ValidationError
@@ -72,8 +73,18 @@ def asked_part(
         return NewTable(name, ev.table_stream(given), ev.TABLE_CREATED, payload, ended=ended, is_asserted=True)
     repository = catalog._warehouse.repository
     stream = repository.foreign.stream_of(name, repository.models.table_stream)
-    part = TablePart(stream, lambda _: [ChangeMetadata(lambda _: updates)], requirements)
+    part = TablePart(stream, partial(_commands, updates), requirements)
     return TableChange(name, stream, lambda: part, lambda result: ended(result.state), is_seen=True)
+
+
+def _commands(updates: list[TableUpdate], state: TableState) -> list[Command]:
+    """The updates, and a check of what comes of them."""
+
+    def checked(metadata: TableMetadata) -> list[TableUpdate]:
+        check_types(state.metadata, metadata)
+        return []
+
+    return [ChangeMetadata(lambda _: updates), ChangeMetadata(checked)]
 
 
 def _read(given: Iterable[object], kinds: object, read: Callable[[Iterable[Any]], Iterator[Any]]) -> Iterator[Any]:
