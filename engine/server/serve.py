@@ -96,7 +96,7 @@ def serve(
         if workers == 1:
             served.answer(listening)
         else:
-            WorkerProcesses(partial(served.answer, listening), workers).run()
+            WorkerProcesses(partial(served.answer, listening), workers, listening).run()
 
 
 def _is_loopback(host: str) -> bool:

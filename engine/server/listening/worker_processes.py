@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from multiprocessing.connection import wait
@@ -20,10 +21,15 @@ MOST_SHORT_LIVES = 5
 
 @define(eq=False)
 class WorkerProcesses:
-    """So many processes that run `work`, which is pickled, as is what it is bound to."""
+    """So many processes that run `work`, which is pickled, as is what it is bound to; they listen at one socket.
+
+    Here it is closed before they end: who connects when they accept nobody any more is refused, and does not wait for
+    this process to end.
+    """
 
     work: Callable[[], None]
     count: int
+    listening: socket.socket
     _alive: dict[int, tuple[SpawnProcess, float]] = field(factory=dict)
     _short_lives: int = 0
 
@@ -42,6 +48,7 @@ class WorkerProcesses:
                     if isinstance(sentinel, int):
                         self._replace(sentinel)
         finally:
+            self.listening.close()
             for process, _ in self._alive.values():
                 process.terminate()
             for process, _ in self._alive.values():

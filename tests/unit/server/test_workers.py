@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,3 +93,35 @@ def test_workers_are_as_one_server(tmp_path: Path) -> None:
     with icecore.open(tmp_path / "w") as catalog:
         assert [r["kind"] for r in catalog.log().to_pylist()][-2:] == ["table.created", "table.committed"]
         assert catalog.verify().problems == ()
+
+
+def test_who_connects_at_the_end_is_refused_at_once(tmp_path: Path) -> None:
+    """And does not wait at the parent's socket for workers that accept nobody any more; what was begun is answered."""
+    with icecore.open(tmp_path / "w") as catalog:
+        catalog.create_namespace("ns")
+        command = [*COMMAND, "--warehouse", str(tmp_path / "w"), "serve", "--port", "0", "--workers", "2"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, ended(server):
+            assert server.stdout is not None
+            port = int(server.stdout.readline().rsplit(":", 1)[1])
+            slow = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            slow.request("GET", "/v1/config")
+            assert slow.getresponse().read(), "a worker has the connection"
+            with catalog._warehouse.store.write():
+                # It waits for this lock.
+                slow.request("POST", "/v1/namespaces/ns/properties", '{"updates": {"slow": "v"}}')
+                server.send_signal(signal.SIGTERM)
+                assert _refuses(port)
+            assert slow.getresponse().status == 200
+            slow.close()
+            assert server.wait(timeout=60) == 0
+
+
+def _refuses(port: int) -> bool:
+    """Whether connections are refused before long."""
+    for _ in range(500):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=60).close()
+        except ConnectionRefusedError:
+            return True
+        time.sleep(0.01)
+    return False
