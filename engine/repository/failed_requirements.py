@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from icecore.engine.errors import CommitFailedError, MissingArchiveError, name_text
 from icecore.engine.events.event import TABLE_COMMITTED, Event
+from icecore.engine.events.name_events import Named, Renamed, Undropped, read_name_event
 from icecore.engine.log.store import EventStore
-from icecore.engine.spec.updates.requirement import TableRequirement
+from icecore.engine.spec.updates.requirement import AssertTableUuid, TableRequirement
 
 if TYPE_CHECKING:
     from icecore.engine.commit.decide import Command, Context, Decision
@@ -24,9 +25,14 @@ def last_commit(store: EventStore, state: TableState) -> str:
 
 
 def failure(store: EventStore, state: TableState, requirement: TableRequirement, text: str) -> str:
-    """A requirement that does not hold, with the newest commit that changed what it is about."""
+    """A requirement that does not hold, with the newest commit that changed what it is about.
+
+    Where that is another table it is the one that gave this one its name.
+    """
     from icecore.engine.commit.conflict_text import changes
 
+    if isinstance(requirement, AssertTableUuid):
+        return f"{text} in {name_text(state.identifier)}{_named(store, state)}"
     newest = max(0, state.stream_version - SEARCHED_COMMITS)
     newest = max(newest, store.archives.last_version(state.stream))
     events = [e for e in store.stream_events(state.stream, newest) if changes(e, requirement)]
@@ -57,6 +63,15 @@ def decided(
         raise CommitFailedError(
             f"{e} in {name_text(state.identifier)}; its last commit is {last_commit(store, state)}"
         ) from e
+
+
+def _named(store: EventStore, state: TableState) -> str:
+    given = [
+        event
+        for event in store.naming_events_of(state.stream)
+        if isinstance(read_name_event(event.kind, event.payload), Named | Renamed | Undropped)
+    ]
+    return f"; the table has that name since {_described(store, given[-1])}" if given else ""
 
 
 def _described(store: EventStore, event: Event) -> str:

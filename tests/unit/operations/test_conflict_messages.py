@@ -55,6 +55,27 @@ def test_the_commit_that_changed_what_was_relied_on(catalog: icecore.Catalog) ->
         transaction.commit()
 
 
+def test_another_table_of_the_name_is_told_of(catalog: icecore.Catalog) -> None:
+    """Whether it was made, or got the name of the one that went."""
+    table = make_table(catalog)
+    asserted = [{"type": "assert-table-uuid", "uuid": table.metadata.table_uuid}]
+
+    def refused(since: str) -> None:
+        with pytest.raises(
+            CommitFailedError, match=rf"UUID does not match: .* in ns\.t; the table has that name {since}"
+        ):
+            catalog.commit_table("ns.t", asserted, [{"action": "set-properties", "updates": {"a": "b"}}])
+
+    catalog.drop_table("ns.t")
+    other = make_table(catalog)
+    made = catalog.position
+    other.append(rows(1))
+    refused(rf"since position {made} by tester: table\.created$")
+    catalog.rename_table("ns.t", "ns.u")
+    catalog.rename_table("ns.u", "ns.t", message="it goes on here", author="ann")
+    refused(rf"since position {catalog.position} by ann \('it goes on here'\): table\.renamed$")
+
+
 def test_many_files_are_counted(catalog: icecore.Catalog) -> None:
     """A few files are named, the others counted; what was removed is told apart from what was added."""
     table = make_table(catalog, partition_spec=["id"])
