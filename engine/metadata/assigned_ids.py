@@ -20,19 +20,56 @@ from icecore.engine.spec.partition import INITIAL_SPEC_ID, PARTITION_FIELD_ID_ST
 from icecore.engine.spec.schema import INITIAL_SCHEMA_ID, Schema
 from icecore.engine.spec.sort import INITIAL_SORT_ORDER_ID, UNSORTED_ORDER_ID, SortOrder
 from icecore.engine.spec.transform import VoidTransform
-from icecore.engine.spec.updates.metadata_update import LAST_ADDED, UNASSIGNED, AddSchema, UpgradeFormatVersion
+from icecore.engine.spec.updates.metadata_update import (
+    LAST_ADDED,
+    UNASSIGNED,
+    AddSchema,
+    AssignUuid,
+    RemoveProperties,
+    SetLocation,
+    SetProperties,
+    UpgradeFormatVersion,
+)
 from icecore.engine.spec.updates.table_update import (
+    AddEncryptionKey,
     AddPartitionSpec,
     AddSnapshot,
     AddSortOrder,
+    RemoveEncryptionKey,
     RemovePartitionSpecs,
+    RemovePartitionStatistics,
     RemoveSchemas,
+    RemoveSnapshotRef,
+    RemoveSnapshots,
+    RemoveStatistics,
     SetCurrentSchema,
     SetDefaultSortOrder,
     SetDefaultSpec,
+    SetPartitionStatistics,
+    SetSnapshotRef,
+    SetStatistics,
     TableUpdate,
 )
 
+# A new kind of update belongs here, or is given its ids by `numbered`.
+_WithoutIds = (
+    AssignUuid
+    | UpgradeFormatVersion
+    | SetSnapshotRef
+    | RemoveSnapshots
+    | RemoveSnapshotRef
+    | SetLocation
+    | SetProperties
+    | RemoveProperties
+    | SetStatistics
+    | RemoveStatistics
+    | SetPartitionStatistics
+    | RemovePartitionStatistics
+    | RemovePartitionSpecs
+    | RemoveSchemas
+    | AddEncryptionKey
+    | RemoveEncryptionKey
+)
 _WITH_IDS = (AddSchema, AddPartitionSpec, AddSortOrder, SetCurrentSchema, SetDefaultSpec, SetDefaultSortOrder)
 
 
@@ -179,7 +216,7 @@ class _Numbering:
                 f"stands for another one and would be {own}"
             )
 
-    def _note(self, update: TableUpdate) -> None:
+    def _note(self, update: _WithoutIds) -> None:
         match update:
             case UpgradeFormatVersion(format_version=version):
                 self._format_version = version
