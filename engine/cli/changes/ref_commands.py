@@ -108,19 +108,36 @@ def rename_branch(settings: Settings, table: str, name: str, new: str, message: 
     _run(settings, table, done, lambda u, _: u.rename_branch(name, new), message, author)
 
 
-@change_command(branch, "replace", shown=("icecore branch replace shop.orders audited --snapshot main",))
+@change_command(
+    branch,
+    "replace",
+    shown=(
+        "icecore branch replace shop.orders audited --snapshot main --dry-run",
+        "icecore branch replace shop.orders audited --snapshot main --yes",
+    ),
+)
 @click.argument("table")
 @click.argument("name")
 @_SNAPSHOT
+@risk_options
 def replace_branch(
-    settings: Settings, table: str, name: str, snapshot: str, message: str | None, author: str | None
+    settings: Settings,
+    table: str,
+    name: str,
+    snapshot: str,
+    dry_run: bool,
+    yes: bool,
+    message: str | None,
+    author: str | None,
 ) -> None:
     """Point a branch at any snapshot."""
 
     def build(update: ManageSnapshots, target: Table) -> object:
         return update.replace_branch(name, find_snapshot(target.metadata, snapshot))
 
-    _run(settings, table, f"pointed the branch {name} at {snapshot}", build, message, author)
+    _ask(settings, table, f"point the branch {name} of {table} elsewhere", build, dry_run, yes, of=name)
+    if not dry_run:
+        _run(settings, table, f"pointed the branch {name} at {snapshot}", build, message, author)
 
 
 @change_command(branch, "fast-forward", shown=("icecore branch fast-forward shop.orders main audited",))
@@ -184,19 +201,36 @@ def create_tag(
     _run(settings, table, f"made the tag {name}", build, message, author)
 
 
-@change_command(tag, "replace", shown=("icecore tag replace shop.orders closing-2024 --snapshot main",))
+@change_command(
+    tag,
+    "replace",
+    shown=(
+        "icecore tag replace shop.orders closing-2024 --snapshot main --dry-run",
+        "icecore tag replace shop.orders closing-2024 --snapshot main --yes",
+    ),
+)
 @click.argument("table")
 @click.argument("name")
 @_SNAPSHOT
+@risk_options
 def replace_tag(
-    settings: Settings, table: str, name: str, snapshot: str, message: str | None, author: str | None
+    settings: Settings,
+    table: str,
+    name: str,
+    snapshot: str,
+    dry_run: bool,
+    yes: bool,
+    message: str | None,
+    author: str | None,
 ) -> None:
     """Point a tag at another snapshot."""
 
     def build(update: ManageSnapshots, target: Table) -> object:
         return update.replace_tag(name, find_snapshot(target.metadata, snapshot))
 
-    _run(settings, table, f"pointed the tag {name} at {snapshot}", build, message, author)
+    _ask(settings, table, f"point the tag {name} of {table} elsewhere", build, dry_run, yes, of=name)
+    if not dry_run:
+        _run(settings, table, f"pointed the tag {name} at {snapshot}", build, message, author)
 
 
 @change_command(tag, "drop", shown=("icecore tag drop shop.orders closing-2024 --yes",))
@@ -288,17 +322,22 @@ def _move_main(
         _run(settings, name, f"{name} is at another snapshot", build, message, author)
 
 
-def _ask(settings: Settings, name: str, what: str, build: _Build, dry_run: bool, yes: bool) -> None:
-    """Says what a change would be, and asks. Raises as the change does, Refused, Abort."""
+def _ask(
+    settings: Settings, name: str, what: str, build: _Build, dry_run: bool, yes: bool, *, of: str = MAIN_BRANCH
+) -> None:
+    """Says what a change would be, with the rows of the ref it is `of`, and asks.
+
+    Raises as the change does, Refused, Abort.
+    """
     with settings.write() as catalog:
         table = catalog.load_table(name)
         update = table.manage_snapshots(dry_run=True)
         build(update, table)
         outcome = update.commit()
     assert outcome is not None, "it is a dry run"
-    now, then = (_rows(m.current_snapshot()) for m in (table.metadata, outcome.metadata))
-    head = outcome.metadata.current_snapshot_id
-    lines = [f"would {what}", f"main: {now} now, {then} then, at snapshot {head}"]
+    before, after = (m.snapshot_by_ref(of) for m in (table.metadata, outcome.metadata))
+    head = None if after is None else after.snapshot_id
+    lines = [f"would {what}", f"{of}: {_rows(before)} now, {_rows(after)} then, at snapshot {head}"]
     lines += [f"in its way: {text}" for text in outcome.conflicts]
     if dry_run:
         settings.print_record({"table": name, "dry_run": True, "snapshot_id": head}, *lines)

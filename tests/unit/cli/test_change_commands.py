@@ -111,8 +111,17 @@ def test_branches_tags_and_rollback(run: Run, run_json: RunJson, orders: str, tm
     assert len(run_json("show", orders)) == 3
     run("set-snapshot", orders, "try", "--yes")
     run("branch", "rename", orders, "try", "tried")
-    run("branch", "replace", orders, "tried", "--snapshot", "start")
-    run("tag", "replace", orders, "start", "--snapshot", "main")
+    assert (
+        "tried: 4 rows now, 3 rows then"
+        in run("branch", "replace", orders, "tried", "--snapshot", "start", code=2).stderr
+    )
+    assert run_json("branch", "replace", orders, "tried", "--snapshot", "start", "--dry-run")["snapshot_id"] == int(
+        first
+    )
+    run("branch", "replace", orders, "tried", "--snapshot", "start", "--yes")
+    assert "start: 3 rows now, 4 rows then" in run("tag", "replace", orders, "start", "--dry-run").stdout
+    assert "give --yes" in run("tag", "replace", orders, "start", code=2).stderr
+    run("tag", "replace", orders, "start", "--snapshot", "main", "--yes")
     run("tag", "drop", orders, "start", "--yes")
     run("branch", "drop", orders, "tried", "--yes")
     assert [r["name"] for r in run_json("refs", orders)] == ["main"]
