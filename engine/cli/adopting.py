@@ -7,11 +7,12 @@ import click
 from icecore.engine.catalog.recovery.resolve_conflict import KEEPS, LOG
 from icecore.engine.cli.settings import Settings, namespace_of, namespace_option
 from icecore.engine.cli.texts import pairs
-from icecore.engine.cli.verbs import agree, change_command, dry_run_option, key_option, made_before
+from icecore.engine.cli.verbs import agree, change_command, dry_run_option, key_option, made_before, risk_options
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.common.text import counted
 from icecore.engine.display.table_text import TableText
 from icecore.engine.display.view_text import ViewText
+from icecore.projections.inspect.log_table import describe_changes
 
 
 @change_command(
@@ -169,21 +170,43 @@ def migrate(
         settings.print_record(text.as_dict(), f"made {text.name} of {held}, partitioned by {text.partition()}")
 
 
-@change_command(shown=("icecore resolve shop.orders --keep log -m 'theirs was a test'",))
+@change_command(
+    shown=(
+        "icecore resolve shop.orders --keep log --dry-run",
+        "icecore resolve shop.orders --keep log --yes -m 'theirs was a test'",
+    )
+)
 @click.argument("table")
 @click.option(
     "--keep", type=click.Choice(KEEPS), required=True, help="Whose state goes on: the log's, or the other engine's."
 )
 @key_option
+@risk_options
 def resolve(
-    settings: Settings, table: str, keep: str, key: str | None, message: str | None, author: str | None
+    settings: Settings,
+    table: str,
+    keep: str,
+    key: str | None,
+    dry_run: bool,
+    yes: bool,
+    message: str | None,
+    author: str | None,
 ) -> None:
     """End a conflict with another engine's commit.
 
     It is for commits that do not follow the log, as where the log holds some that were never published. The other side
     stays in the log.
     """
+    side = "the log" if keep == LOG else "the other engine"
     with settings.write() as catalog:
+        if dry_run or (not yes and made_before(catalog, key) is None):
+            found = catalog.resolve(table, keep, dry_run=True)
+            assert isinstance(found, CatalogDryRun), "it is a dry run"
+            changes = [text for p in found.parts for text in describe_changes(p.kind or "", p.payload)]
+            lines = [f"would resolve {table}: it goes on from {side}", *(f"  {text}" for text in changes)]
+            if dry_run:
+                settings.print_record({"table": table, "dry_run": True, "changes": changes}, *lines)
+                return
+            agree(lines, yes=False)
         text = TableText(catalog.resolve(table, keep, message=message, author=author, idempotency_key=key))
-        side = "the log" if keep == LOG else "the other engine"
         settings.print_record(text.as_dict(), f"resolved {text.name}: it goes on from {side}")

@@ -149,7 +149,14 @@ def test_resolve_ends_a_conflict(run: Run, run_json: RunJson, warehouse: Path, o
         transaction.set_properties(a="theirs")
     peer.close()
     with pytest.warns(ForeignCommitWarning, match="resolve"):
-        resolved = run("resolve", orders, "--keep", "log", "-m", "ours is right")
+        position = run_json("sql", "SELECT max(position) AS p FROM log")
+        for keep, side in (("log", "the log"), ("foreign", "the other engine")):
+            told = run("resolve", orders, "--keep", keep, "--dry-run").stdout
+            assert f"would resolve {orders}: it goes on from {side}\n  " in told
+            assert run_json("resolve", orders, "--keep", keep, "--dry-run")["changes"]
+            assert "give --yes" in run("resolve", orders, "--keep", keep, code=2).stderr
+        assert run_json("sql", "SELECT max(position) AS p FROM log") == position
+        resolved = run("resolve", orders, "--keep", "log", "-m", "ours is right", "--yes")
     assert "goes on from the log" in resolved.stdout
     with icecore.open(warehouse) as catalog:
         assert catalog.load_table(orders).properties["a"] == "ours"
