@@ -50,7 +50,8 @@ class RowChange:
             if dry_run or would is None or (would.is_empty and not would.conflicts):
                 settings.print_record({"table": name, **(dry_run_record(would) if would else {})}, *lines)
                 return
-            agree(lines, yes=False)
+            if not would.is_done:
+                agree(lines, yes=False)
         with waiting(f"{self.verb} {name}"), watching_commits() as watch:
             self.change(table, False)
         self._tell(settings, name, MadeCommits.of(watch, table))

@@ -88,6 +88,16 @@ def test_overwrite_all_some_or_partitions(run: Run, run_json: RunJson, orders: s
     run("overwrite", orders, new, "--partitions", "--where", "TRUE", code=2)
 
 
+def test_who_asks_again_under_a_key_is_not_asked(run: Run, run_json: RunJson, orders: str, tmp_path: Path) -> None:
+    """There is nothing left to agree to: what was done is told."""
+    (tmp_path / "new.csv").write_text("id,ts,note\n2,2013-02-01T10:00:00Z,again\n")
+    for command in (["delete", orders, "--where", "id = 1"], ["overwrite", orders, str(tmp_path / "new.csv")]):
+        run(*command, "--key", command[0], "--yes")
+        again = run_json(*command, "--key", command[0])
+        assert (again["dry_run"], again["snapshot_id"]) == (False, None)
+        assert again["done_before_at"] == run_json("log", orders)[-1]["position"]
+
+
 def test_upsert_updates_and_inserts(run: Run, run_json: RunJson, orders: str, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("id,ts,note\n1,2013-01-01T10:00:00Z,changed\n4,,new\n")
     new = str(tmp_path / "new.csv")
