@@ -145,7 +145,12 @@ def overwrite(
         RowChange("overwrite", "overwrote", change, branch).run(settings, catalog, table, dry_run=dry_run, yes=yes)
 
 
-@change_command(shown=("icecore upsert shop.returns orders.csv --on id -m 'late corrections'",))
+@change_command(
+    shown=(
+        "icecore upsert shop.returns orders.csv --on id --dry-run",
+        "icecore upsert shop.returns orders.csv --on id --yes -m 'late corrections'",
+    )
+)
 @click.argument("table")
 @FILES
 @click.option("--on", "columns", metavar="A,B", callback=names, help="The key columns; the identifier fields else.")
@@ -154,7 +159,7 @@ def overwrite(
 @NULLS
 @BRANCH
 @key_option
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@risk_options
 def upsert(
     settings: Settings,
     table: str,
@@ -166,10 +171,14 @@ def upsert(
     branch: str,
     key: str | None,
     dry_run: bool,
+    yes: bool,
     message: str | None,
     author: str | None,
 ) -> None:
-    """Update the rows whose keys FILES have, and insert the others, in one commit."""
+    """Update the rows whose keys FILES have, and insert the others, in one commit.
+
+    With --insert-only it takes nothing away, and does not ask.
+    """
 
     def change(target: Table, dry: bool) -> DryRun | None:
         return target.upsert(
@@ -185,7 +194,9 @@ def upsert(
         ).outcome
 
     with settings.write() as catalog:
-        RowChange("upsert into", "upserted into", change).run(settings, catalog, table, dry_run=dry_run)
+        RowChange("upsert into", "upserted into", change).run(
+            settings, catalog, table, dry_run=dry_run, yes=yes or insert_only
+        )
 
 
 def _key_columns(schema: Schema, named: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -102,9 +102,14 @@ def test_upsert_updates_and_inserts(run: Run, run_json: RunJson, orders: str, tm
     (tmp_path / "new.csv").write_text("id,ts,note\n1,2013-01-01T10:00:00Z,changed\n4,,new\n")
     new = str(tmp_path / "new.csv")
     assert "would upsert into" in run("upsert", orders, new, "--on", "id", "--dry-run").stdout
-    run("upsert", orders, new, "--on", "id", "--update-only")
+    before = run_json("show", orders)
+    refused = run("upsert", orders, new, "--on", "id", code=2).stderr
+    assert "would upsert into" in refused and "give --yes" in refused and run_json("show", orders) == before
+    run("upsert", orders, new, "--on", "id", "--update-only", "--yes", "--key", "late")
     assert {r["id"]: r["note"] for r in run_json("show", orders)} == {1: "changed", 2: None, 3: "last"}
-    assert "+ 1 row" in run("upsert", orders, new, "--on", "id").stdout
+    again = run("upsert", orders, new, "--on", "id", "--update-only", "--key", "late")
+    assert again.stdout.startswith("done before, under this key")
+    assert "+ 1 row" in run("upsert", orders, new, "--on", "id", "--insert-only").stdout
     assert "nothing to change" in run("upsert", orders, new, "--on", "id").stdout
 
 
