@@ -148,7 +148,7 @@ def migrate(
 
     No file is written again. The partitions are those of Hive's paths, as day=2024-01-05/a.parquet.
     """
-    with settings.write() as catalog, namespace_of(catalog, table, create_namespace):
+    with settings.write() as catalog, namespace_of(catalog, table, create_namespace, dry_run=dry_run):
         make = catalog.snapshot_table if beside else catalog.migrate_table
         made = make(
             folder,

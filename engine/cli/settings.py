@@ -124,20 +124,21 @@ def namespace_option(command: Command) -> Command:
 
 
 @contextlib.contextmanager
-def namespace_of(catalog: Catalog, identifier: str, create: bool) -> Iterator[None]:
-    """A context in which the namespace of a name is there if it was asked for.
+def namespace_of(catalog: Catalog, identifier: str, create: bool, *, dry_run: bool = False) -> Iterator[None]:
+    """A context in which the namespace of a name is there if it was asked for; a dry run makes none.
 
-    Where it was not, a NoSuchNamespaceError names the option.
+    Where it is not there, a NoSuchNamespaceError names the option, or says so.
     """
     from icecore.engine.common.identifiers import identifier_tuple
 
-    if create:
+    if create and not dry_run:
         with contextlib.suppress(NamespaceAlreadyExistsError):
             catalog.create_namespace(identifier_tuple(identifier)[:-1])
     try:
         yield
     except NoSuchNamespaceError as e:
-        raise NoSuchNamespaceError(f"{e}; --create-namespace makes it") from e
+        told = "; a dry run does not make it" if create else "; --create-namespace makes it"
+        raise NoSuchNamespaceError(f"{e}{told}") from e
 
 
 def _options(command: Command, warehouse_variable: str | None, output_variable: str | None) -> Command:

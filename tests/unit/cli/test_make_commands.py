@@ -99,6 +99,19 @@ def test_register_reads_a_moved_table_by_its_mapping(
     assert sorted(r["id"] for r in rows) == [1, 2, 3]
 
 
+def test_a_dry_run_makes_no_namespace(run: Run, run_json: RunJson, tmp_path: Path) -> None:
+    """It commits nothing, and says that one is missing."""
+    run("init")
+    folder = tmp_path / "files"
+    folder.mkdir()
+    pq.write_table(pa.table({"x": [1]}), folder / "f.parquet")
+    told = run("migrate", str(folder), "a.t", "--beside", "--create-namespace", "--dry-run", code=1).stderr
+    assert "Namespace does not exist: a; a dry run does not make it" in told
+    assert run_json("log") == []
+    run("namespace", "create", "a")
+    assert "would make a.t of 1 file" in run("migrate", str(folder), "a.t", "--beside", "--dry-run").stdout
+
+
 def test_namespaces_can_be_made_by_every_command_that_names_something(
     run: Run, run_json: RunJson, tmp_path: Path
 ) -> None:
