@@ -19,6 +19,7 @@ from icecore.projections.inspect.log_table import describe_changes
     shown=(
         "icecore register shop.taken other/shop/orders",
         "icecore register shop.taken_too other/shop/orders --map s3://bucket/orders=other/shop/orders",
+        "icecore register shop.taken other/shop/orders --overwrite --dry-run",
         "icecore register shop.taken other/shop/orders --overwrite --yes",
     )
 )
@@ -34,7 +35,7 @@ from icecore.projections.inspect.log_table import describe_changes
     help="Where files under the location OLD of its metadata lie now; may be repeated.",
 )
 @click.option("--overwrite", is_flag=True, help="Drop a table that has the name, in the same commit.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@risk_options
 @namespace_option
 @key_option
 def register(
@@ -44,6 +45,7 @@ def register(
     view: bool,
     mapping: dict[str, str],
     overwrite: bool,
+    dry_run: bool,
     yes: bool,
     create_namespace: bool,
     key: str | None,
@@ -58,14 +60,27 @@ def register(
     """
     if view and (mapping or overwrite):
         raise click.UsageError("--map and --overwrite are for tables")
-    with settings.write() as catalog, namespace_of(catalog, name, create_namespace):
+    with settings.write() as catalog, namespace_of(catalog, name, create_namespace, dry_run=dry_run):
+        made = None if dry_run else made_before(catalog, key)
+        is_there = overwrite and made is None and catalog.table_exists(name)
+        if dry_run or is_there:
+            if view:
+                catalog.register_view(name, location, dry_run=True)
+            else:
+                catalog.register_table(
+                    name, location, overwrite=overwrite, location_mapping=mapping or None, dry_run=True
+                )
+            given_back = f"would drop {name}, which has the name now; `icecore undrop` gives it back under another"
+            if dry_run:
+                lines = [given_back] if is_there else []
+                record = {"name": name, "dry_run": True, "drops": is_there}
+                settings.print_record(record, *lines, f"would register {name}")
+                return
+            agree([given_back], yes=yes)
         if view:
             seen = ViewText(catalog.register_view(name, location, message=message, author=author, idempotency_key=key))
             settings.print_record(seen.as_dict(), f"registered the view {seen.name}")
             return
-        if overwrite and made_before(catalog, key) is None and catalog.table_exists(name):
-            catalog.register_table(name, location, overwrite=True, location_mapping=mapping or None, dry_run=True)
-            agree([f"would drop {name}, which has the name now; `icecore undrop` gives it back under another"], yes=yes)
         registered = catalog.register_table(
             name,
             location,

@@ -18,7 +18,7 @@ from icecore.engine.cli.settings import (
     pass_settings,
 )
 from icecore.engine.cli.texts import pairs
-from icecore.engine.cli.verbs import agree, examples, key_option, made_before
+from icecore.engine.cli.verbs import agree, dry_run_option, examples, key_option, made_before
 from icecore.engine.common.text import counted
 from icecore.engine.display.table_text import TableText
 from icecore.engine.display.view_text import ViewText
@@ -31,6 +31,7 @@ from icecore.engine.spec.view import DUCKDB
     epilog=examples(
         "icecore create shop.cities --schema 'city string not null, people long' --sort city",
         "icecore create shop.again --like orders.csv --null NA --partition 'month(day)'",
+        "icecore create shop.again --replace --schema 'id long' --dry-run",
     )
 )
 @click.argument("table")
@@ -46,6 +47,7 @@ from icecore.engine.spec.view import DUCKDB
 @click.option("--location", metavar="URI", help="Where its files go; a folder of the warehouse else.")
 @namespace_option
 @key_option
+@dry_run_option
 @commit_options
 @common_options
 @pass_settings
@@ -64,12 +66,13 @@ def create(
     location: str | None,
     create_namespace: bool,
     key: str | None,
+    dry_run: bool,
     message: str | None,
     author: str | None,
 ) -> None:
     """Make an empty table."""
     columns = _columns(schema, like, nulls)
-    with settings.write() as catalog, namespace_of(catalog, table, create_namespace):
+    with settings.write() as catalog, namespace_of(catalog, table, create_namespace, dry_run=dry_run):
         make = partial(
             catalog.create_or_replace_table if replace else catalog.create_table,
             table,
@@ -80,10 +83,17 @@ def create(
             properties=properties,
             format_version=format_version,
         )
-        if replace and made_before(catalog, key) is None and catalog.table_exists(table):
+        is_there = catalog.table_exists(table)
+        if dry_run or (replace and is_there and made_before(catalog, key) is None):
             make(dry_run=True)
-            held = TableText(catalog.load_table(table)).total("records") or 0
-            agree([f"would replace {table} with its {counted(held, 'row')}; its snapshots stay"], yes=yes)
+            would = f"would create {table}"
+            if is_there:
+                held = TableText(catalog.load_table(table)).total("records") or 0
+                would = f"would replace {table} with its {counted(held, 'row')}; its snapshots stay"
+            if dry_run:
+                settings.print_record({"name": table, "dry_run": True, "replaces": is_there}, would)
+                return
+            agree([would], yes=yes)
         made = make(message=message, author=author, idempotency_key=key)
         text = TableText(made)
         columns_made = counted(len(made.schema().fields), "column")

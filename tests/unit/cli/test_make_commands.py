@@ -112,6 +112,29 @@ def test_a_dry_run_makes_no_namespace(run: Run, run_json: RunJson, tmp_path: Pat
     assert "would make a.t of 1 file" in run("migrate", str(folder), "a.t", "--beside", "--dry-run").stdout
 
 
+def test_what_would_be_put_in_the_place_of_a_table_is_told(run: Run, run_json: RunJson, orders: str) -> None:
+    """A dry run, and the question, of what takes a name that is taken."""
+    log = run_json("log")
+    metadata = run_json("describe", orders)["metadata_location"]
+    replaced = "create", orders, "--schema", "i int", "--replace"
+    assert run(*replaced, "--dry-run").stdout == f"would replace {orders} with its 3 rows; its snapshots stay\n"
+    assert f"would replace {orders}" in run(*replaced, code=2).stderr
+    assert run("create", "shop.new", "--schema", "i int", "--dry-run").stdout == "would create shop.new\n"
+    assert "already exists" in run("create", orders, "--schema", "i int", "--dry-run", code=1).stderr
+    overwritten = "register", orders, metadata, "--overwrite"
+    dropped, registered = run(*overwritten, "--dry-run").stdout.splitlines()
+    assert dropped.startswith(f"would drop {orders}") and registered == f"would register {orders}"
+    assert dropped in run(*overwritten, code=2).stderr
+    assert run_json("register", "shop.new", metadata, "--dry-run") == {
+        "name": "shop.new",
+        "dry_run": True,
+        "drops": False,
+    }
+    assert run_json("log") == log
+    run(*replaced, "--yes")
+    run(*overwritten, "--yes")
+
+
 def test_namespaces_can_be_made_by_every_command_that_names_something(
     run: Run, run_json: RunJson, tmp_path: Path
 ) -> None:
