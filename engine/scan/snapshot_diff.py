@@ -1,6 +1,8 @@
-"""The difference of two snapshots of one table, on whatever branches: files, and rows as they are now."""
+"""The difference of two snapshots of one table, on whatever branches: metadata, files, and rows as they are now."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,7 +11,17 @@ from attrs import field, frozen
 from icecore.engine.common.text import short_repr
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.scan.changelog import IncrementalChangelogScan
+from icecore.engine.spec.content_file import DataFileContent
 from icecore.engine.spec.snapshot import Snapshot
+from icecore.projections.history.facts import snapshot_facts
+from icecore.projections.history.object_diff import (
+    CONTENT_NAMES,
+    DIFF_SCHEMA,
+    FileChanges,
+    ObjectDiff,
+    changes_of_facts,
+    rows_of_object,
+)
 from icecore.projections.inspect.live_files import live_files
 from icecore.projections.plan.planner import Planner
 
@@ -29,6 +41,21 @@ class SnapshotDiff:
 
     __repr__ = short_repr
 
+    def metadata(self) -> pa.Table:
+        """The facts that differ, and counts of files, in the columns of `CatalogDiff.to_arrow`.
+
+        The facts are the operation and id, the schema that a snapshot was written by and its columns, the specs of its
+        live files, and its totals. Properties, refs and the sort order are the table's: `Catalog.diff` tells of them.
+        Raises StorageError, CorruptFileError.
+        """
+        name, found = self._state.identifier, []
+        for snapshot in (self.before, self.after):
+            live = live_files(self._planner, self._state, snapshot)
+            found.append(snapshot_facts(self._state.metadata, snapshot, live["spec_id"].unique().to_pylist()))
+        changes = changes_of_facts(*found)
+        each = ObjectDiff("table", self._state.stream, name, name, changes, tuple(_counted(self.files())))
+        return pa.Table.from_pylist(list(rows_of_object(each)), schema=DIFF_SCHEMA)
+
     def files(self) -> pa.Table:
         """The live data and delete files of only one of both: `change` is `added` or `removed`, the rest as in `files`.
 
@@ -45,6 +72,17 @@ class SnapshotDiff:
         Raises StorageError, CorruptFileError.
         """
         return self._changelog.changes_between(self.before, self.after)
+
+
+def _counted(files: pa.Table) -> Iterator[FileChanges]:
+    for content in sorted(DataFileContent):
+        of_content = files.filter(pc.equal(files["content"], content.name.lower()))
+        sums = list[int]()
+        for change in ("added", "removed"):
+            some = of_content.filter(pc.equal(of_content["change"], change))
+            sums += [some.num_rows, pc.sum(some["record_count"], min_count=0).as_py()]
+        if of_content.num_rows:
+            yield FileChanges(None, CONTENT_NAMES[content], *sums)
 
 
 def _only(files: pa.Table, others: pa.Table, change: str) -> pa.Table:

@@ -6,14 +6,13 @@ States are folded from the log and files are counted from the content beside its
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import short_repr
-from icecore.engine.errors import ValidationError, name_text
+from icecore.engine.errors import ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.log.namespaces import fold_namespaces
@@ -23,68 +22,14 @@ from icecore.engine.metadata.view_fold import ViewState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.view_repository import ViewRepository
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.projections.audit.diff_facts import Facts, table_facts, view_facts
-from icecore.projections.audit.diff_files import FileChanges, file_changes
-
-DIFF_SCHEMA = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("name", pa.string()),
-        ("stream", pa.string()),
-        ("action", pa.string()),
-        ("what", pa.string()),
-        ("key", pa.string()),
-        ("before", pa.string()),
-        ("after", pa.string()),
-        ("added_files", pa.int64()),
-        ("added_rows", pa.int64()),
-        ("removed_files", pa.int64()),
-        ("removed_rows", pa.int64()),
-    ]
+from icecore.projections.audit.diff_files import file_changes
+from icecore.projections.history.facts import Facts, table_facts, view_facts
+from icecore.projections.history.object_diff import (
+    DIFF_SCHEMA,
+    ObjectDiff,
+    changes_of_facts,
+    rows_of_object,
 )
-
-
-@frozen
-class Change:
-    """One fact that differs: its subject, its name, and its text before and after; None where it was not there."""
-
-    what: str
-    key: str
-    before: str | None
-    after: str | None
-
-    @property
-    def action(self) -> str:
-        """`added`, `removed` or `changed`."""
-        return action_of(self.before, self.after)
-
-
-@frozen
-class ObjectDiff:
-    """The changes of one namespace, table or view: its names before and after, None where it had none.
-
-    A table that was dropped and made anew under its name is two objects, since its stream is another one.
-    """
-
-    __repr__ = short_repr
-
-    kind: str
-    stream: str
-    before: Identifier | None
-    after: Identifier | None
-    changes: tuple[Change, ...] = ()
-    files: tuple[FileChanges, ...] = ()
-
-    @property
-    def name(self) -> Identifier:
-        """The name after, or before where it was removed."""
-        return self.after or self.before or ()
-
-    @property
-    def action(self) -> str:
-        """`added`, `removed`, `renamed` or `changed`."""
-        renamed = self.before is not None and self.after is not None and self.before != self.after
-        return "renamed" if renamed else action_of(self.before, self.after)
 
 
 @frozen
@@ -123,12 +68,7 @@ class CatalogDiff:
 
     def to_arrow(self) -> pa.Table:
         """One row of DIFF_SCHEMA for each object added, removed or renamed, each change, each count of files."""
-        return pa.Table.from_pylist([row for o in self.objects for row in _rows(o)], schema=DIFF_SCHEMA)
-
-
-def action_of(before: object, after: object) -> str:
-    """The action between two states of a fact: `added`, `removed` or `changed`."""
-    return "added" if before is None else "removed" if after is None else "changed"
+        return pa.Table.from_pylist([row for o in self.objects for row in rows_of_object(o)], schema=DIFF_SCHEMA)
 
 
 def diff(
@@ -169,7 +109,7 @@ def _namespaces(store: EventStore, from_position: int, to_position: int) -> Iter
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name), after.get(name)
         if old != new:
-            changes = _changes(_property_facts(old or {}), _property_facts(new or {}))
+            changes = changes_of_facts(_property_facts(old or {}), _property_facts(new or {}))
             yield ObjectDiff(
                 "namespace",
                 ev.CATALOG_STREAM,
@@ -198,7 +138,7 @@ def _table(
         stream,
         _name(before),
         _name(after),
-        _changes(table_facts(old), table_facts(new)),
+        changes_of_facts(table_facts(old), table_facts(new)),
         file_changes(store, events, old, new),
     )
 
@@ -210,39 +150,8 @@ def _metadata(state: TableState | None) -> TableMetadata | None:
 def _view(views: ViewRepository, stream: str, from_position: int, to_position: int) -> ObjectDiff:
     before, after = (views.state_at(stream, p) for p in (from_position, to_position))
     facts = [view_facts(None if s is None else s.metadata) for s in (before, after)]
-    return ObjectDiff("view", stream, _name(before), _name(after), _changes(*facts))
+    return ObjectDiff("view", stream, _name(before), _name(after), changes_of_facts(*facts))
 
 
 def _name(state: TableState | ViewState | None) -> Identifier | None:
     return None if state is None or state.dropped else state.identifier
-
-
-def _changes(before: Facts, after: Facts) -> tuple[Change, ...]:
-    """The changes of facts, in their order: those that were there first, then new ones."""
-    out = []
-    for fact in [*before, *(f for f in after if f not in before)]:
-        old, new = before.get(fact), after.get(fact)
-        if old != new:
-            name = (new or old or ("", ""))[0]
-            out.append(Change(fact[0], name, old[1] if old else None, new[1] if new else None))
-    return tuple(out)
-
-
-def _rows(o: ObjectDiff) -> Iterator[dict[str, Any]]:
-    same = {"kind": o.kind, "name": name_text(o.name), "stream": o.stream}
-    if o.action != "changed":
-        names = [None if n is None else name_text(n) for n in (o.before, o.after)]
-        yield {**same, "action": o.action, "what": o.kind, "before": names[0], "after": names[1]}
-    for c in o.changes:
-        yield {**same, "action": c.action, "what": c.what, "key": c.key, "before": c.before, "after": c.after}
-    for f in o.files:
-        yield {
-            **same,
-            "action": "changed",
-            "what": f.content,
-            "key": f.branch,
-            "added_files": f.added_files,
-            "added_rows": f.added_rows,
-            "removed_files": f.removed_files,
-            "removed_rows": f.removed_rows,
-        }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from attrs import astuple, define, frozen
+from attrs import astuple, define
 
 from icecore.engine.events.event import TABLE_REGISTERED, Event
 from icecore.engine.events.event_updates import snapshots_of
@@ -15,13 +15,9 @@ from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatu
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
 from icecore.projections.entries.manifest_entries import rows_beside
+from icecore.projections.history.object_diff import CONTENT_NAMES, FileChanges
 
 _COLUMNS = ["status", "content", "file_path", "content_offset", "record_count"]
-_NAMES = {
-    DataFileContent.DATA: "data-files",
-    DataFileContent.POSITION_DELETES: "position-delete-files",
-    DataFileContent.EQUALITY_DELETES: "equality-delete-files",
-}
 _SUMMARY = (
     ("data-files", "added-data-files", "added-records", "deleted-data-files", "deleted-records"),
     (
@@ -39,23 +35,6 @@ _SUMMARY = (
         "removed-equality-deletes",
     ),
 )
-
-
-@frozen
-class FileChanges:
-    """Files of one kind of content that commits to a branch added and removed, and the rows or deletes in them.
-
-    A file that came and went within the range is not counted, nor one that went and came back. Commits that a rollback
-    took back do count: the ref that moved says so. `branch` is None for snapshots on no branch, and where the table
-    came with them.
-    """
-
-    branch: str | None
-    content: str
-    added_files: int
-    added_rows: int
-    removed_files: int
-    removed_rows: int
 
 
 @define
@@ -125,7 +104,9 @@ def _count(branch: str | None, content: int, files: Mapping[tuple[str, int | Non
     kept = [f for f in files.values() if f.first == f.last]
     added = [f.rows for f in kept if f.last == ManifestEntryStatus.ADDED]
     removed = [f.rows for f in kept if f.last == ManifestEntryStatus.DELETED]
-    return FileChanges(branch, _NAMES[DataFileContent(content)], len(added), sum(added), len(removed), sum(removed))
+    return FileChanges(
+        branch, CONTENT_NAMES[DataFileContent(content)], len(added), sum(added), len(removed), sum(removed)
+    )
 
 
 def _from_summaries(snapshots: Iterable[tuple[str | None, Snapshot]]) -> Iterator[FileChanges]:

@@ -42,8 +42,8 @@ def diff(
 ) -> None:
     """Print what differs between two positions or times.
 
-    TO is now where it is not said. With --table, FROM and TO can be refs and snapshots, by their first digits too, then
-    files are printed, or rows with --rows: those of only one of both.
+    TO is now where it is not said. With --table, FROM and TO can be refs and snapshots, by their first digits too.
+    --files and --rows print those of only one of both.
     """
     with settings.read() as catalog:
         moments = [
@@ -64,13 +64,15 @@ def diff(
             found = _of_table(catalog, table, moments, branch)
             if rows:
                 settings.print_arrow(found.rows())
-            else:
+                return
+            if files:
                 settings.print_arrow(found.files(), as_data=False, below=_PATH)
-            return
-        difference = catalog.diff(*(value for _, value in filter(None, moments)))
-        if table is not None:
-            difference = _of_name(catalog, table, difference)
-    rows_of_all = difference.to_arrow().drop_columns(["stream"])
+                return
+            facts = found.metadata()
+        else:
+            difference = catalog.diff(*(value for _, value in filter(None, moments)))
+            facts = (difference if table is None else _of_name(catalog, table, difference)).to_arrow()
+    rows_of_all = facts.drop_columns(["stream"])
     settings.print_arrow(_told(rows_of_all) if settings.form.is_text else rows_of_all, null="", as_data=False)
 
 

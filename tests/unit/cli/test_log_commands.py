@@ -234,6 +234,12 @@ def test_diff_takes_snapshots_by_their_first_digits(run: Run, run_json: RunJson,
     for start, end in ((first, last), (first[:6], last[:6]), (f"{first[:6]}…", "main")):
         rows = run_json("diff", start, end, "--table", orders, "--rows")
         assert [(r["id"], r["_change_type"]) for r in rows] == [(1, "DELETE")]
+        assert [r["change"] for r in run_json("diff", start, end, "--table", orders, "--files")] == ["removed"]
+        facts = {
+            r["key"] or r["what"]: (r["before"], r["after"]) for r in run_json("diff", start, end, "--table", orders)
+        }
+        assert facts["snapshot"] == (f"append {first}", f"delete {last}")
+        assert facts["total-records"] == ("3", "2") and "data-files" in facts
     assert "of an id give 4 digits at least" in run("diff", first[:3], "--table", orders, code=1).stderr
     assert "digits" not in run("diff", "man", "--table", orders, code=1).stderr
 

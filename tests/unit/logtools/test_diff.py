@@ -13,8 +13,8 @@ from core_tables import make_table, pyiceberg_catalog, rows, store_of
 
 import icecore
 from icecore.engine.errors import ValidationError
-from icecore.projections.audit.diff import DIFF_SCHEMA, Change
-from icecore.projections.audit.diff_files import FileChanges, file_changes
+from icecore.projections.audit.diff_files import file_changes
+from icecore.projections.history.object_diff import DIFF_SCHEMA, Change, FileChanges
 
 
 def lines(table: pa.Table) -> list[tuple[str | None, ...]]:
@@ -86,6 +86,40 @@ def test_what_changed_of_a_table(catalog: icecore.Catalog) -> None:
     assert changes["property", "gone"] == ("removed", "x", None)
     assert changes["ref", "kept"] == ("added", None, f"tag -> {first.snapshot_id}")
     assert len(changes) == 8 and found.files == () and found.action == "changed"
+
+
+def test_two_snapshots_differ_in_metadata_too(catalog: icecore.Catalog) -> None:
+    """Columns and schema as each was written by, the specs of its files, totals, and counted files: in one form."""
+    table = make_table(catalog, format_version=2)
+    table.append(rows(1, 2))
+    table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "t").commit()
+    with table.update_schema() as update:
+        update.rename_column("name", "title").add_column("extra", "double")
+    with table.update_spec() as spec:
+        spec.add_field("bucket(4, id)")
+    table.delete("id = 1")
+    table.append([{"id": 3}])
+    [tag, _, main] = table.snapshots()
+    found = table.diff("t").metadata()
+    assert found.schema == DIFF_SCHEMA and set(found["name"].to_pylist()) == {"ns.t"}
+    changes = {(what, key): (action, before, after) for _, _, action, what, key, before, after in lines(found)}
+    assert changes == {
+        ("snapshot", ""): ("changed", f"append {tag.snapshot_id}", f"append {main.snapshot_id}"),
+        ("column", "title"): ("changed", "name string", "title string"),
+        ("column", "extra"): ("added", None, "extra double"),
+        ("schema", ""): ("changed", "schema 0", "schema 1"),
+        ("spec", "0"): ("removed", "spec 0 []", None),
+        ("spec", "1"): ("added", None, "spec 1 [id_bucket_4: bucket[4](1)]"),
+        ("summary", "total-data-files"): ("changed", "1", "2"),
+        ("summary", "total-files-size"): changes["summary", "total-files-size"],
+        ("data-files", None): ("changed", None, None),
+    }
+    [files] = [r for r in found.to_pylist() if r["what"] == "data-files"]
+    assert [files[n] for n in DIFF_SCHEMA.names[-4:]] == [2, 2, 1, 2]
+    assert table.diff("main", "t").metadata().num_rows == found.num_rows
+    assert table.diff("t", "t").metadata().num_rows == 0
+    since_the_beginning = catalog.diff_table("ns.t", 0).metadata().to_pylist()
+    assert {r["action"] for r in since_the_beginning if r["what"] != "data-files"} == {"added"}
 
 
 def test_files_and_rows_come_from_the_log_alone(catalog: icecore.Catalog) -> None:

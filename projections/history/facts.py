@@ -1,14 +1,15 @@
-"""Facts about a table or view, as text that can be compared: one for each column, property, ref and so on."""
+"""Facts about a table, snapshot or view, as text that can be compared: one for each column, property, ref and so on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
 
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.types import NestedField, walk
 from icecore.engine.spec.view import ViewMetadata
@@ -22,6 +23,11 @@ Facts = Mapping[Fact, tuple[str, str]]
 def table_facts(metadata: TableMetadata | None) -> Facts:
     """The facts of a table; empty for None."""
     return {} if metadata is None else dict(_of_table(metadata))
+
+
+def snapshot_facts(metadata: TableMetadata, snapshot: Snapshot | None, spec_ids: Iterable[int]) -> Facts:
+    """The facts of a snapshot whose live files are of these specs: its schema, specs and totals; empty for None."""
+    return {} if snapshot is None else dict(_of_snapshot(metadata, snapshot, spec_ids))
 
 
 def view_facts(metadata: ViewMetadata | None) -> Facts:
@@ -47,6 +53,19 @@ def _of_table(m: TableMetadata) -> Iterator[tuple[Fact, tuple[str, str]]]:
         yield _fact("statistics", file.snapshot_id, file.statistics_path)
     for partition_file in m.partition_statistics:
         yield _fact("partition-statistics", partition_file.snapshot_id, partition_file.statistics_path)
+
+
+def _of_snapshot(m: TableMetadata, s: Snapshot, spec_ids: Iterable[int]) -> Iterator[tuple[Fact, tuple[str, str]]]:
+    summary = s.summary or {}
+    yield _fact("snapshot", "", f"{summary.get('operation', 'snapshot')} {s.snapshot_id}")
+    schema = m.schema() if s.schema_id is None else m.schema_by_id(s.schema_id)
+    yield from _columns(schema)
+    yield _fact("schema", "", f"schema {schema.schema_id}")
+    for spec_id in sorted(spec_ids):
+        yield _fact("spec", spec_id, f"spec {spec_id} {m.spec_by_id(spec_id)}")
+    for key, value in summary.items():
+        if key.startswith("total-"):
+            yield _fact("summary", key, value)
 
 
 def _of_view(m: ViewMetadata) -> Iterator[tuple[Fact, tuple[str, str]]]:
