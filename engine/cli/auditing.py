@@ -13,6 +13,7 @@ import click
 from icecore.engine.cli.settings import Settings, pass_settings
 from icecore.engine.cli.texts import pairs
 from icecore.engine.cli.verbs import examples
+from icecore.engine.display.output import waiting
 from icecore.engine.errors import IcecoreError
 from icecore.engine.storage.atomic_write import put_text
 
@@ -72,13 +73,14 @@ def audit(
                 settings.output = "table" if form == "text" else form
                 _print_rules(settings, catalog.audit_rules(folder))
                 return
-            found = catalog.audit(
-                rules=rules or None,
-                tables=tables or None,
-                baseline=baseline,
-                folder=folder,
-                options=_values(options),
-            )
+            with waiting("checking the tables"):
+                found = catalog.audit(
+                    rules=rules or None,
+                    tables=tables or None,
+                    baseline=baseline,
+                    folder=folder,
+                    options=_values(options),
+                )
             if written is not None:
                 _write(Path(written), found)
                 return

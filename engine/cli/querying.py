@@ -9,6 +9,7 @@ import click
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds
 from icecore.engine.cli.verbs import examples
+from icecore.engine.display.output import waiting
 
 
 @click.command(epilog=examples("icecore query 'SELECT city, sum(amount) FROM shop.orders GROUP BY city'"))
@@ -38,7 +39,8 @@ def query(
         raise click.UsageError("give --at or --as-of")
     with settings.read() as catalog:
         text = sys.stdin.read() if query == "-" else query
-        past = None if at is None and as_of is None else catalog.at(at, timestamp_ms=as_of)
-        asked = past or catalog
-        rows = asked.query(text, namespace=namespace, timeout=timeout, memory_limit=memory_limit).to_arrow()
+        with waiting("running the query"):
+            past = None if at is None and as_of is None else catalog.at(at, timestamp_ms=as_of)
+            asked = past or catalog
+            rows = asked.query(text, namespace=namespace, timeout=timeout, memory_limit=memory_limit).to_arrow()
     settings.print_arrow(rows)

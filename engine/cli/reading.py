@@ -17,7 +17,7 @@ from icecore.engine.cli.verbs import examples, note_others, where_option
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.narrow import narrow
 from icecore.engine.data.arrow.row_filter import keep_rows
-from icecore.engine.display.output import pair_lines, print_json, print_text, row_lines, wrapped_rows
+from icecore.engine.display.output import pair_lines, print_json, print_text, row_lines, waiting, wrapped_rows
 from icecore.engine.expression.bind import bind
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.queries.named_queries import query, quote
@@ -121,7 +121,7 @@ def show(
     as_of: int | None,
 ) -> None:
     """Print the first rows of a table or view."""
-    with settings.read() as catalog:
+    with settings.read() as catalog, waiting(f"reading {name}"):
         if catalog.view_exists(name):
             rows = _view_rows(_view(catalog, name, snapshot, ref, as_of), where, columns, limit)
         else:
@@ -172,8 +172,9 @@ def sql(
         return
     with settings.read() as catalog:
         text = sys.stdin.read() if query == "-" else query
-        past = None if at is None and as_of is None else catalog.at(at, timestamp_ms=as_of)
-        result = (past or catalog).sql(text, timeout=timeout, memory_limit=memory_limit)
+        with waiting("running the query"):
+            past = None if at is None and as_of is None else catalog.at(at, timestamp_ms=as_of)
+            result = (past or catalog).sql(text, timeout=timeout, memory_limit=memory_limit)
     settings.print_arrow(result, as_data=False)
 
 

@@ -10,6 +10,7 @@ from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import names
 from icecore.engine.cli.verbs import examples, where_option
 from icecore.engine.common.text import counted
+from icecore.engine.display.output import waiting
 from icecore.engine.errors import ValidationError
 
 if TYPE_CHECKING:
@@ -51,19 +52,22 @@ def blame(
     A row's commit is the one that brought it as it is, through compactions and updates of other rows; where the commits
     before are expired, _is_exact is false. Of a file, column and so on all commits that changed it, latest first.
     """
+    doing = f"looking through the commits of {table}"
     others = {"file": file, "partition": partition, "column": column, "property": key, "ref": ref}
     with settings.read() as catalog:
         if any(value is not None for value in others.values()):
             if where is not None or columns is not None or branch is not None:
                 raise click.UsageError("--where, --columns and --branch are of rows.")
-            found = catalog.blame(table, **others)
+            with waiting(doing):
+                found = catalog.blame(table, **others)
             if not found.num_rows:
                 [(what, name)] = [(what, name) for what, name in others.items() if name is not None]
                 raise ValidationError(f"no commit that can be read changed a {what} {name!r} of {table}")
             found = found.slice(0, limit)
         else:
             chosen = columns or ("*",)
-            found = catalog.load_table(table).blame(where, selected_fields=chosen, ref=branch, limit=limit or ROWS)
+            with waiting(doing):
+                found = catalog.load_table(table).blame(where, selected_fields=chosen, ref=branch, limit=limit or ROWS)
             if settings.output == "table":
                 found = _rows_first(found)
                 if early := found["_is_exact"].to_pylist().count(False):

@@ -33,6 +33,25 @@ from icecore.engine.repository import repository
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.table import pending_commit
 
+AT_ONCE = """
+from icecore.engine.display import output
+
+class Now:
+    def __init__(self, seconds, call):
+        self.start = call
+
+    def cancel(self):
+        pass
+
+    join = cancel
+
+output.Timer = Now
+import shlex, sys
+from icecore.engine.cli.main import cli
+for command in sys.argv[2:]:
+    cli.main(["-w", sys.argv[1], *shlex.split(command)], standalone_mode=False)
+"""
+"""The program, for several commands, with a spinner that does not wait for a second."""
 HERE = Path(__file__).parent / "captures"
 UPDATE = os.environ.get("ICECORE_UPDATE_GOLDEN") == "1"
 FILES = "SELECT split_part(file_path, '/shop/', 2) AS file_path, record_count FROM files WHERE name = 'parcels' LIMIT 2"
@@ -107,15 +126,16 @@ def test_a_terminal_has_its_width_and_a_pager(shop: Path) -> None:
 def _on_terminal(command: list[str], environment: dict[str, str]) -> str:
     main, side = pty.openpty()
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 5, 80, 0, 0))
-    subprocess.run(command, stdin=side, stdout=side, env=environment, check=True)
-    os.close(side)
-    text = b""
-    try:
-        while part := os.read(main, 65536):
-            text += part
-    except OSError:
-        # The terminal's other side was closed.
-        os.close(main)
+    with subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=environment) as process:
+        os.close(side)
+        text = b""
+        try:
+            while part := os.read(main, 65536):
+                text += part
+        except OSError:
+            # The terminal's other side was closed.
+            os.close(main)
+    assert process.returncode == 0, text.decode()
     return text.decode()
 
 
@@ -150,6 +170,25 @@ def _pin(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "new_event_id", lambda: str(uuid.UUID(int=next(numbers), version=4)))
     patch.setattr(pending_commit, "new_snapshot_id", lambda taken: 5_528_347_193_847_100_000 + next(numbers))
     patch.setattr(store, "now_ms", lambda: next(times))
+
+
+def test_commands_that_may_take_long_say_so(shop: Path) -> None:
+    """What reads rows or all tables, to a person alone: here at once, else after a second."""
+    told = {
+        "show shop.orders": "reading shop.orders",
+        "query 'SELECT id FROM shop.orders'": "running the query",
+        "sql 'SELECT name FROM tables'": "running the query",
+        "blame shop.orders": "looking through the commits of shop.orders",
+        "blame shop.orders --column note": "looking through the commits of shop.orders",
+        "audit --fail-on never": "checking the tables",
+    }
+    program = [sys.executable, "-c", AT_ONCE, str(shop), *told]
+    text = _on_terminal(program, {**os.environ, "TERM": "xterm", "PAGER": "cat"})
+    piped = subprocess.run(program, capture_output=True, text=True, check=True)
+    for doing in told.values():
+        at = text.find(doing)
+        assert at >= 0 and doing not in piped.stdout + piped.stderr, (doing, text)
+        text = text[at + len(doing) :]
 
 
 @pytest.mark.parametrize(("patience", "is_told"), [(0.0, True), (3600.0, False)])
