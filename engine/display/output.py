@@ -176,8 +176,10 @@ def waiting(what: str) -> Iterator[object]:
         yield None
         return
     from rich.console import Console
+    from rich.text import Text
 
-    status = Console(stderr=True).status(what)
+    # A name is no markup, whatever brackets it has.
+    status = Console(stderr=True).status(Text(printable(what)))
     later = Timer(PATIENCE, status.start)
     later.daemon = True
     later.start()

@@ -201,7 +201,7 @@ def test_what_takes_long_is_told(
         assert nothing is None
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    with output.waiting("reading") as status:
+    with output.waiting('reading shop."[/b]\x1b[2J"') as status:
         assert status is not None
         until = 200
         while is_told and not status._live.is_started and until:  # type: ignore[attr-defined]
@@ -209,3 +209,5 @@ def test_what_takes_long_is_told(
             threading.Event().wait(0.01)
         assert status._live.is_started == is_told  # type: ignore[attr-defined]
     assert not status._live.is_started  # type: ignore[attr-defined]
+    told = capsys.readouterr().err
+    assert "\x1b[2J" not in told and ('reading shop."[/b]' in told) == is_told
