@@ -145,6 +145,19 @@ def test_another_engine_s_commits_say_no_reason_either(catalog: icecore.Catalog)
     assert finding.message.endswith(f"2, the last at position {catalog.position} by another engine")
 
 
+def test_renames_drops_and_purges_have_reasons_too(catalog: icecore.Catalog) -> None:
+    """As `icecore.require-message` has it of them; that of a table without a name is told under its last one."""
+    for name in ("moved", "gone", "kept"):
+        healthy(catalog, name)
+    catalog.rename_table("ns.moved", "ns.there")
+    catalog.drop_table("ns.gone")
+    catalog.purge_table("ns.gone")
+    catalog.rename_table("ns.kept", "ns.stays", message="clearer")
+    catalog.drop_table("ns.stays", message="not needed")
+    found = {f.table: f.row["commits"] for f in catalog.audit(rules=["commits-without-reason"]).findings}
+    assert found == {"ns.gone": 2, "ns.there": 1}
+
+
 def test_what_is_asked_wrongly_is_refused(catalog: icecore.Catalog, folder: Path) -> None:
     with pytest.raises(ValidationError, match="there is no rule 'nothing'; there are: commits-without-reason, "):
         catalog.audit(rules=["nothing"])
@@ -175,7 +188,7 @@ def test_a_baseline_accepts_what_was_found(bad: icecore.Catalog, tmp_path: Path)
     assert [(f.rule, f.severity) for f in found.findings] == [("secrets", "error"), ("commits-without-reason", "note")]
     path = tmp_path / "baseline.json"
     path.write_text(baseline_text(found, "known since long"))
-    bad.rename_table("ns.t", "ns.other")
+    bad.rename_table("ns.t", "ns.other", message="why")
     again = bad.audit(baseline=path)
     assert again.findings == () and again.stale == ()
     assert [(f.table, a.reason) for f, a in again.accepted] == [
@@ -205,7 +218,7 @@ def test_a_renamed_table_is_one_table_to_rules_of_the_log(catalog: icecore.Catal
     rules = ["commits-without-reason", "secrets-in-log", "personal-data", "narrowed-schema"]
     found = {f.rule: f for f in catalog.audit(rules=rules, tables=["ns.now"]).findings}
     assert set(found) == set(rules) and {f.table for f in found.values()} == {"ns.now"}
-    assert [found[r].row[n] for r, n in ((rules[0], "commits"), (rules[2], "bounds"))] == [7, 4]
+    assert [found[r].row[n] for r, n in ((rules[0], "commits"), (rules[2], "bounds"))] == [8, 4]
     [of_other] = catalog.audit(rules=rules, tables=["ns.t"]).findings
     assert (of_other.rule, of_other.row["commits"]) == (rules[0], 1)
     path = tmp_path / "baseline.json"

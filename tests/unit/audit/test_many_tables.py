@@ -62,7 +62,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         with table.update_schema() as schema:
             schema.rename_column("raw", "rawer").add_column("more", "double")
         table.append(VALUES.rename_columns({"raw": "rawer"}))
-        ours.drop_table("ns.healthy_1")
+        ours.drop_table("ns.healthy_1", message="not needed")
     yield folder / "ours"
 
 
