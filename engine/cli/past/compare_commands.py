@@ -194,6 +194,8 @@ def show_commit(settings: Settings, position: int, files: bool, rows: bool) -> N
         rows_of_files = [list(r.values()) for r in some]
         lines += ["", counted(commit.files.num_rows, "file")]
         lines += row_lines(shown, rows_of_files, settings.form, below=_PATH)
+        if left := commit.files.num_rows - len(some):
+            lines.append(f"… {counted(left, 'more file')}, --files")
     settings.print_record(record, *lines)
 
 
