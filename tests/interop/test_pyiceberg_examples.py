@@ -6,6 +6,7 @@ What differs is in docs/pyiceberg.md; here each program has to give equal answer
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import (
     AlwaysFalse,
@@ -35,7 +37,7 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import StaticTable
+from pyiceberg.table import DataScan, StaticTable, Table, Transaction
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
@@ -43,6 +45,10 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
 )
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
+from pyiceberg.table.update.sorting import UpdateSortOrder
+from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import (
     DoubleType,
@@ -59,6 +65,13 @@ from pyiceberg.view.metadata import ViewVersion
 
 import icecore
 from icecore.engine.errors import ReadOnlyError, ValidationError
+from icecore.engine.evolution.manage_snapshots import ManageSnapshots as OurSnapshots
+from icecore.engine.evolution.update_schema import UpdateSchema as OurSchema
+from icecore.engine.evolution.update_sort_order import UpdateSortOrder as OurSortOrder
+from icecore.engine.evolution.update_spec import UpdateSpec as OurSpec
+from icecore.engine.maintenance.maintenance import ExpireSnapshots as OurExpiry
+from icecore.engine.scan.data_scan import DataScan as OurScan
+from icecore.engine.table.transaction import Transaction as OurTransaction
 
 CITIES = pa.table(
     {
@@ -366,6 +379,20 @@ PROGRAMS = [
 def test_a_program_of_pyiceberg_gives_the_same_answers(program: Callable[[Any], Any], catalogs: list[Any]) -> None:
     theirs, ours = map(program, catalogs)
     assert ours == theirs
+
+
+def test_every_name_that_is_not_here_is_in_the_list_of_what_differs() -> None:
+    """Of the classes that programs hold, as the PyIceberg that is installed has them."""
+    told = (Path(__file__).parents[2] / "docs" / "pyiceberg.md").read_text()
+    same = (
+        (Catalog, icecore.Catalog), (Table, icecore.Table), (DataScan, OurScan), (Transaction, OurTransaction),
+        (UpdateSchema, OurSchema), (UpdateSpec, OurSpec), (UpdateSortOrder, OurSortOrder),
+        (ManageSnapshots, OurSnapshots), (ExpireSnapshots, OurExpiry),
+    )  # fmt: skip
+    for theirs, ours in same:
+        names = {name for name in {*dir(theirs), *theirs.__annotations__} if not name.startswith("_")}
+        missing = {name for name in names if not hasattr(ours, name)}
+        assert {name for name in missing if not re.search(rf"\b{name}\b", told)} == set(), theirs
 
 
 def test_a_static_table_is_read_as_by_pyiceberg(catalogs: list[Any], tmp_path: Path) -> None:
