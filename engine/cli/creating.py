@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import pyarrow as pa
 
-from icecore.engine.cli.rows.inputs import file_schema
 from icecore.engine.cli.settings import (
     Settings,
     commit_options,
@@ -23,8 +22,12 @@ from icecore.engine.common.text import counted
 from icecore.engine.display.table_text import TableText
 from icecore.engine.display.view_text import ViewText
 from icecore.engine.evolution.schema_text import parse_schema
-from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.view import DUCKDB
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from icecore.engine.spec.schema import Schema
 
 
 @click.command(
@@ -136,6 +139,8 @@ def create_view(
 
 
 def _columns(schema: str | None, like: Path | None, nulls: tuple[str, ...]) -> Schema | pa.Schema:
+    from icecore.engine.cli.rows.inputs import file_schema
+
     if (schema is None) == (like is None):
         raise click.UsageError("give --schema COLUMNS or --like FILE")
     if schema is not None:

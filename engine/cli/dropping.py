@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from icecore.engine.catalog.catalog import Catalog
-from icecore.engine.cli.settings import Settings
 from icecore.engine.cli.verbs import (
     agree,
     change_command,
@@ -19,12 +17,16 @@ from icecore.engine.cli.verbs import (
     risk_options,
 )
 from icecore.engine.common.text import counted
-from icecore.engine.deletion.purge_table import Purged
 from icecore.engine.display.output import waiting
 from icecore.engine.display.table_text import TableText
 from icecore.engine.errors import NoSuchTableError, NoSuchViewError
 from icecore.engine.events.commit_watch import watching_commits
 from icecore.engine.events.event import is_view_stream
+
+if TYPE_CHECKING:
+    from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.cli.settings import Settings
+    from icecore.engine.deletion.purge_table import Purged
 
 _POSITION = click.option(
     "--position", type=click.IntRange(min=1), help="That of the drop; the latest one of the name else."

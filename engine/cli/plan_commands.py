@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,9 +23,11 @@ from icecore.engine.display.plan_text import (
     plan_files_rows,
     plan_lines,
 )
-from icecore.engine.table.table import Table
-from icecore.projections.explain.explain import Explanation
-from icecore.projections.plan.scan_plan import ScanPlan
+
+if TYPE_CHECKING:
+    from icecore.engine.table.table import Table
+    from icecore.projections.explain.explain import Explanation
+    from icecore.projections.plan.scan_plan import ScanPlan
 
 SHOWN = 20
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 import pyarrow as pa
 
-from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.cli.changes.found_snapshot import find_snapshot
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import TIMES, milliseconds, names
@@ -23,7 +22,10 @@ from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.query.view_columns import nullable
 from icecore.engine.scan.relation.scan_relation import column_names
-from icecore.engine.view.view import View
+
+if TYPE_CHECKING:
+    from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.view.view import View
 
 SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
 

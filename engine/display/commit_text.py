@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from icecore.engine.commit.dry_run import DryRun
 from icecore.engine.common.text import counted
+
+if TYPE_CHECKING:
+    from icecore.engine.commit.dry_run import DryRun
 
 TOTAL_RECORDS = "total-records"
 _ADDED, _DELETED = "added-records", "deleted-records"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from icecore.engine.display.output import row_lines
 from icecore.engine.expression.json.expression_json import to_json
-from icecore.projections.explain.explain import Explanation
-from icecore.projections.plan.planned_files import PlanCounts
-from icecore.projections.plan.scan_plan import ScanPlan
+
+if TYPE_CHECKING:
+    from icecore.projections.explain.explain import Explanation
+    from icecore.projections.plan.planned_files import PlanCounts
+    from icecore.projections.plan.scan_plan import ScanPlan
 
 FILE_COLUMNS = ("rows", "bytes", "deletes", "file")
 EXPLAINED_COLUMNS = ("reason", "rows", "filter", "known", "file")

@@ -9,13 +9,13 @@ from attrs import frozen
 
 from icecore.engine.common.text import number_in
 from icecore.engine.errors import name_text
-from icecore.engine.spec.partition import PartitionSpec
-from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.snapshot import SnapshotRef
-from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.transform import IdentityTransform, Transform
 
 if TYPE_CHECKING:
+    from icecore.engine.spec.partition import PartitionSpec
+    from icecore.engine.spec.schema import Schema
+    from icecore.engine.spec.snapshot import SnapshotRef
+    from icecore.engine.spec.sort import SortOrder
     from icecore.engine.table.table import Table
 
 

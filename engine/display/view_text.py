@@ -10,9 +10,9 @@ from attrs import frozen
 from icecore.engine.display.cells import cell
 from icecore.engine.display.table_text import column_lines
 from icecore.engine.errors import name_text
-from icecore.engine.spec.view import ViewVersion
 
 if TYPE_CHECKING:
+    from icecore.engine.spec.view import ViewVersion
     from icecore.engine.view.view import View
 
 

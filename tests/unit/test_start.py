@@ -91,6 +91,17 @@ def test_help_loads_no_command() -> None:
     assert (loaded - loaded_by("import click")) & {*HEAVY, "pathlib", "urllib.parse"} == set()
 
 
+LOADING = {"add-files", "log", "migrate", "plan", "plans", "register", "register-folder", "resolve", "show", "sql"}
+"""Commands whose modules load the engine with them, as what they print or take is its own."""
+
+
+def test_the_help_of_a_command_loads_no_arrow() -> None:
+    """Of all at once: each loads its module, and what is only for its work is loaded by that."""
+    names = sorted(COMMANDS.keys() - LOADING)
+    load = f"from icecore.engine.cli.main import cli; [cli([n, '--help'], standalone_mode=False) for n in {names}]"
+    assert loaded_by(load) & {"duckdb", "numpy", "pandas", "polars", "pyarrow"} == set()
+
+
 @pytest.mark.parametrize("word", ["--help", "-h", "--version"])
 def test_help_and_version_load_nothing_at_all(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)

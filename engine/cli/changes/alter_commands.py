@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 import orjson
 
-from icecore.engine.cli.settings import Settings
 from icecore.engine.cli.verbs import agree, change_command, dry_run_option, risk_options
-from icecore.engine.commit.dry_run import DryRun
 from icecore.engine.display.table_text import TableText
 from icecore.engine.evolution.schema_text import parse_schema
-from icecore.engine.evolution.update_schema import UpdateSchema
-from icecore.engine.evolution.update_spec import UpdateSpec
 from icecore.engine.spec.types import StringType, Type
-from icecore.engine.table.table import Table
+
+if TYPE_CHECKING:
+    from icecore.engine.cli.settings import Settings
+    from icecore.engine.commit.dry_run import DryRun
+    from icecore.engine.evolution.update_schema import UpdateSchema
+    from icecore.engine.evolution.update_spec import UpdateSpec
+    from icecore.engine.table.table import Table
 
 
 @click.group()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from icecore.engine.common.text import abbreviated
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
-from icecore.engine.spec.metadata import TableMetadata
+
+if TYPE_CHECKING:
+    from icecore.engine.spec.metadata import TableMetadata
 
 LEAST_DIGITS = 4
 

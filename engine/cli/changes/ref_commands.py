@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,14 +11,17 @@ from icecore.engine.cli.changes.found_snapshot import find_snapshot
 from icecore.engine.cli.settings import Command, Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds
 from icecore.engine.cli.verbs import agree, change_command, examples, risk_options
-from icecore.engine.evolution.manage_snapshots import ManageSnapshots
 from icecore.engine.spec.snapshot import MAIN_BRANCH
-from icecore.engine.table.table import Table
+
+if TYPE_CHECKING:
+    from icecore.engine.evolution.manage_snapshots import ManageSnapshots
+    from icecore.engine.table.table import Table
+
+    _Build = Callable[[ManageSnapshots, Table], object]
 
 _SNAPSHOT = click.option(
     "--snapshot", metavar="ID|NAME", default=MAIN_BRANCH, show_default=True, help="Its id, its first digits, or a ref."
 )
-_Build = Callable[[ManageSnapshots, Table], object]
 
 
 @click.command(epilog=examples("icecore refs shop.orders"))

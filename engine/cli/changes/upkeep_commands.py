@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
@@ -21,9 +21,11 @@ from icecore.engine.cli.verbs import (
 )
 from icecore.engine.common.text import abbreviated, counted
 from icecore.engine.display.output import waiting
-from icecore.engine.maintenance.maintenance import Expired, Maintained, OrphanFiles
-from icecore.engine.maintenance.rewrite_data_files import RewriteResult
 from icecore.engine.maintenance.rewrite_strategy import BINPACK
+
+if TYPE_CHECKING:
+    from icecore.engine.maintenance.maintenance import Expired, Maintained, OrphanFiles
+    from icecore.engine.maintenance.rewrite_data_files import RewriteResult
 
 SHOWN = 5
 

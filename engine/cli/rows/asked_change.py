@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from icecore.engine.catalog.catalog import Catalog
-from icecore.engine.cli.settings import Settings
 from icecore.engine.cli.verbs import agree
-from icecore.engine.commit.dry_run import DryRun
 from icecore.engine.common.text import names_like
 from icecore.engine.display.commit_text import dry_run_lines, dry_run_record, sums, sums_text
 from icecore.engine.display.output import waiting
 from icecore.engine.errors import NoSuchSnapshotError
 from icecore.engine.events.commit_watch import CommitWatch, watching_commits
-from icecore.engine.events.event import Event
 from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
-from icecore.engine.table.table import Table
 
-Change = Callable[[Table, bool], DryRun | None]
-"""A change of a table, or its dry run."""
+if TYPE_CHECKING:
+    from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.cli.settings import Settings
+    from icecore.engine.commit.dry_run import DryRun
+    from icecore.engine.events.event import Event
+    from icecore.engine.table.table import Table
+
+    Change = Callable[[Table, bool], DryRun | None]
+    """A change of a table, or its dry run."""
 
 
 @frozen

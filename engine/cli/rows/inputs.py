@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
@@ -24,7 +24,9 @@ from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.nested import list_parts, struct_children
 from icecore.engine.data.write.conform import conform
 from icecore.engine.errors import CorruptFileError, ValidationError
-from icecore.engine.spec.schema import Schema
+
+if TYPE_CHECKING:
+    from icecore.engine.spec.schema import Schema
 
 _PARQUET = (".parquet", ".parq", ".pq")
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")

@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.cli.rows.asked_change import MadeCommits, RowChange
-from icecore.engine.cli.rows.inputs import file_schema, read_files
 from icecore.engine.cli.rows.row_commands import BRANCH, FILES, NULLS
-from icecore.engine.cli.settings import Settings
 from icecore.engine.cli.texts import pairs
 from icecore.engine.cli.verbs import change_command, dry_run_option, key_option
-from icecore.engine.commit.dry_run import DryRun
 from icecore.engine.common.identifiers import identifier_tuple
 from icecore.engine.common.text import abbreviated, counted
 from icecore.engine.display.commit_text import TOTAL_RECORDS, rows_in_all
@@ -23,8 +20,12 @@ from icecore.engine.display.output import waiting
 from icecore.engine.errors import NamespaceAlreadyExistsError, TableAlreadyExistsError, ValidationError
 from icecore.engine.events.commit_watch import CommitWatch, watching_commits
 from icecore.engine.events.event import TABLE_CREATED
-from icecore.engine.foreign.parquet_folder import check_links, is_hidden
-from icecore.engine.table.table import Table
+
+if TYPE_CHECKING:
+    from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.cli.settings import Settings
+    from icecore.engine.commit.dry_run import DryRun
+    from icecore.engine.table.table import Table
 
 
 @change_command(
@@ -52,6 +53,8 @@ def append(
 
     They may be Parquet, CSV or JSON. Columns are matched by name.
     """
+    from icecore.engine.cli.rows.inputs import read_files
+
     with settings.write() as catalog:
         target = catalog.load_table(table)
         with waiting(f"appending to {table}"), watching_commits() as watch:
@@ -92,6 +95,7 @@ def load(
     A new table has the columns of the first file, and its namespace is made too; table and rows are one commit. To a
     table that is there the rows are appended.
     """
+    from icecore.engine.cli.rows.inputs import file_schema, read_files
 
     def loaded(catalog: Catalog) -> CommitWatch:
         is_new = not catalog.table_exists(table)
@@ -179,6 +183,8 @@ def add_files(
 
 def _parquet_files(path: str) -> Iterator[str]:
     """The files of a path. Raises ValidationError for a folder without any, or with a symbolic link."""
+    from icecore.engine.foreign.parquet_folder import check_links, is_hidden
+
     folder = Path(path)
     if not folder.is_dir():
         yield str(folder.absolute()) if folder.exists() else path

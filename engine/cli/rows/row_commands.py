@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from icecore.engine.cli.rows.asked_change import RowChange
-from icecore.engine.cli.rows.inputs import read_files
-from icecore.engine.cli.settings import Settings
 from icecore.engine.cli.texts import names
 from icecore.engine.cli.verbs import change_command, key_option, risk_options, where_option
-from icecore.engine.commit.dry_run import DryRun
-from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import MAIN_BRANCH
-from icecore.engine.table.table import Table
+
+if TYPE_CHECKING:
+    from icecore.engine.cli.settings import Settings
+    from icecore.engine.commit.dry_run import DryRun
+    from icecore.engine.spec.schema import Schema
+    from icecore.engine.table.table import Table
 
 
 def _each_once(_: click.Context, parameter: click.Parameter, paths: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -72,6 +74,8 @@ def delete(
 
     Those that a filter selects, or those whose keys stand in a file, which writes equality deletes and reads nothing.
     """
+    from icecore.engine.cli.rows.inputs import read_files
+
     if (where is None) == (keys is None):
         raise click.UsageError("give --where FILTER or --keys FILE")
 
@@ -128,6 +132,8 @@ def overwrite(
 
     All rows, those that a filter selects, or whole partitions. Columns are matched by name.
     """
+    from icecore.engine.cli.rows.inputs import read_files
+
     if where is not None and partitions:
         raise click.UsageError("give --where or --partitions")
 
@@ -179,6 +185,7 @@ def upsert(
 
     With --insert-only it takes nothing away, and does not ask.
     """
+    from icecore.engine.cli.rows.inputs import read_files
 
     def change(target: Table, dry: bool) -> DryRun | None:
         return target.upsert(

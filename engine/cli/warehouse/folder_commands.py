@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 from attrs import asdict
@@ -16,8 +17,10 @@ from icecore.engine.cli.verbs import examples
 from icecore.engine.common.location import local_path
 from icecore.engine.common.text import counted
 from icecore.engine.log.warehouse_folder import local_folder
-from icecore.engine.relocate.relocate_warehouse import Progress as Told
-from icecore.engine.relocate.relocate_warehouse import RelocatedWarehouse, no_progress
+
+if TYPE_CHECKING:
+    from icecore.engine.relocate.relocate_warehouse import Progress as Told
+    from icecore.engine.relocate.relocate_warehouse import RelocatedWarehouse
 
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 
@@ -82,6 +85,8 @@ def clone(
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Told]:
+    from icecore.engine.relocate.relocate_warehouse import no_progress
+
     """A bar on standard error, if a person is there to see it."""
     console = Console(stderr=True)
     if not console.is_terminal:

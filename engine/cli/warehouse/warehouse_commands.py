@@ -10,8 +10,6 @@ from rich.status import Status
 from rich.text import Text
 
 import icecore
-from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME
-from icecore.engine.catalog.warehouse import LOG_FILE, has_log
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.verbs import examples
 from icecore.engine.common.text import counted, printable
@@ -27,6 +25,9 @@ DEMO_FOLDER = "demo-warehouse"
 @pass_settings
 def init(settings: Settings, name: str | None) -> None:
     """Make a warehouse folder, or say that it is one."""
+    from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME
+    from icecore.engine.catalog.warehouse import LOG_FILE, has_log
+
     is_new = not has_log(Path(settings.path))
     with icecore.open(settings.path, name=name or DEFAULT_CATALOG_NAME) as catalog:
         if name is not None and catalog.name != name:
