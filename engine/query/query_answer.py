@@ -17,9 +17,9 @@ from icecore.engine.common.text import rows_html
 from icecore.engine.errors import MissingFileError, StorageError, ValidationError
 from icecore.engine.queries import duck
 from icecore.engine.queries.duckdb_instances import SharedInstance
-from icecore.engine.queries.named_queries import query
-from icecore.engine.queries.query_limits import Deadline, limited_connection, within_limits
-from icecore.engine.query.needed_rows import PLANS, NeededRows
+from icecore.engine.queries.query_limits import Deadline, within_limits
+from icecore.engine.query.file_instances import FILE_INSTANCES, instance_of
+from icecore.engine.query.needed_rows import NeededRows
 from icecore.engine.query.plain_rows import plain
 from icecore.engine.query.query_sources import RowsOf, TableRows
 from icecore.engine.query.told_time import tell_time
@@ -179,25 +179,21 @@ class QueryAnswer:
         self._idle.put(con)
 
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        """A connection that can reach the local files of the query; one of an instance that others use if it has none.
+        """A connection that can reach the local files of the query, and perhaps others of the same snapshots.
 
-        That which it may reach, and its memory, are settings of a whole instance.
+        That which it may reach, and its memory, are settings of a whole instance: those of the same tables share one.
         """
         for name, rows in self._prepared.rows.items():
             if isinstance(rows, TableRows) and name not in self._relations:
                 self._relations[name] = rows.relation(f"{name}_of", self._prepared.needed[name])
-        files = {f for r in self._relations.values() for f in r.files}
-        if not files and self._prepared.memory_limit is None:
+        files = frozenset(f for r in self._relations.values() for f in r.files)
+        if self._prepared.memory_limit is not None:
+            return instance_of(files, self._prepared.memory_limit)
+        if not files:
             return _WITHOUT_FILES.connect()
-        con = limited_connection(self._prepared.memory_limit)
-        for setting in ("arrow_as_is", "no_python_names"):
-            duck.rows(con, query(duck.SETTINGS, setting))
-        if files:
-            listed = f"[{', '.join(map(duck.literal, sorted(files)))}]"
-            duck.rows(con, query(PLANS, "only_these_files", files=listed))
-        duck.rows(con, query(duck.SETTINGS, "no_files"))
-        duck.rows(con, query(PLANS, "no_more_settings"))
-        return con
+        scans = [r.scan for r in self._prepared.rows.values() if isinstance(r, TableRows)]
+        snapshots = frozenset((s.metadata.table_uuid, s.snapshot.snapshot_id) for s in scans if s.snapshot is not None)
+        return FILE_INSTANCES.connect(snapshots, files)
 
     def _register(self, con: duckdb.DuckDBPyConnection) -> None:
         tell_time(con, self._prepared.now)

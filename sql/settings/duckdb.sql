@@ -15,13 +15,13 @@ SET memory_limit = {size};
 SET arrow_lossless_conversion = true;
 
 -- name: utc
-SET TimeZone = 'UTC';
+SET GLOBAL TimeZone = 'UTC';
 
 -- name: no_files
 SET enable_external_access = false;
 
 -- name: no_python_names
-SET python_enable_replacements = false;
+SET GLOBAL python_enable_replacements = false;
 
 -- name: reads_files
 SELECT current_setting('enable_external_access');

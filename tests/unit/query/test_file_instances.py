@@ -1,0 +1,107 @@
+"""Instances of DuckDB that queries of the same tables share, and what they share not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import Mock
+
+import duckdb
+import pytest
+from core_tables import make_table, rows
+
+import icecore
+from icecore.engine.errors import ValidationError
+from icecore.engine.query import file_instances, query_answer, query_sources
+from icecore.engine.query.file_instances import FileInstances
+
+
+@pytest.fixture
+def instances(monkeypatch: pytest.MonkeyPatch) -> FileInstances:
+    """Those of queries, of which there are none yet; DuckDB reads the smallest files."""
+    found = FileInstances(most_kept=2)
+    monkeypatch.setattr(query_answer, "FILE_INSTANCES", found)
+    monkeypatch.setattr(query_sources, "FEW_FILES", -1)
+    return found
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """The making of instances, counted."""
+    found = Mock(side_effect=file_instances.instance_of)
+    monkeypatch.setattr(file_instances, "instance_of", found)
+    return found
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[icecore.Catalog]:
+    """A catalog with tables `ns.a`, `ns.b` and `ns.c` of two files."""
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        for name in "abc":
+            table = make_table(catalog, name)
+            table.append(rows(1, 2))
+            table.append(rows(3))
+        yield catalog
+
+
+def test_queries_of_the_same_snapshots_share_one(lake: icecore.Catalog, instances: FileInstances, made: Mock) -> None:
+    """Also one that reads more files than those before it, whose instance has all of them from then on."""
+    for sql in ("SELECT id FROM ns.a WHERE id = 3", "SELECT id FROM ns.a", "SELECT id FROM ns.a WHERE id < 2"):
+        answer = lake.query(sql)
+        assert answer.fetchall() == lake.query(sql).fetchall() == answer.fetchall()
+    assert made.call_count == 2
+    lake.load_table("ns.a").append(rows(4))
+    assert lake.query("SELECT count(*) FROM ns.a").fetchall() == [(4,)] and made.call_count == 3
+    assert len(lake.query("FROM ns.a", memory_limit="100MB").fetchall()) == 4 and len(instances._kept) == 2
+
+
+def test_few_are_kept(lake: icecore.Catalog, instances: FileInstances, made: Mock) -> None:
+    """The latest; answers from the others go on."""
+    first = lake.query("SELECT count(*) FROM ns.a").arrow_reader()
+    for sql in ("FROM ns.b", "FROM ns.c", "FROM ns.b", "FROM ns.a, ns.b", "FROM ns.b"):
+        lake.query(f"SELECT count(*) {sql}").fetchall()
+    assert made.call_count == 3 and len(instances._kept) == 2
+    assert first.read_all().to_pydict() == {"count_star()": [3]}
+
+
+@pytest.mark.usefixtures("instances")
+def test_nothing_of_one_query_is_there_for_the_next(lake: icecore.Catalog, made: Mock) -> None:
+    """No name, setting or seed, nor the time of it; a setting can't be changed at all."""
+    told = lake.query("SELECT now(), count(*) FROM ns.a")
+    before = told.fetchall()
+    with pytest.raises(ValidationError, match="configuration"):
+        lake.query("SELECT id FROM ns.a, enable_logging()").fetchall()
+    lake.query("SELECT setseed(0.5), id FROM ns.a").fetchall()
+    seen = lake.query("SELECT random(), now(), (SELECT count(*) FROM duckdb_views() WHERE NOT internal) FROM ns.a")
+    one, two = (lake.query("SELECT random() FROM ns.a").fetchall() for _ in range(2))
+    assert one != two
+    own = seen.fetchall()
+    # That of the table, for this query alone.
+    assert {number for *_, number in own} == {1 + len(seen._relations["__icecore_0"].relations)}
+    assert own[0][1] > before[0][0] and told.fetchall() == before
+    assert made.call_count == 1
+
+
+@pytest.mark.usefixtures("instances")
+def test_files_of_another_table_are_out_of_reach_whoever_asked_before(lake: icecore.Catalog) -> None:
+    """Of a connection too, which no plan stands before."""
+    paths = [
+        t.file.file_path.removeprefix("file://") for n in "ab" for t in lake.load_table(f"ns.{n}").scan().plan_files()
+    ]
+    for name in "ba":
+        answer = lake.query(f"SELECT count(*) FROM ns.{name}")
+        assert answer.fetchall() == [(3,)]
+    with answer._running() as con:
+        assert con.execute(f"SELECT count(*) FROM read_parquet({paths[:2]})").fetchall() == [(3,)]
+        with pytest.raises(duckdb.PermissionException):
+            con.execute(f"SELECT * FROM read_parquet('{paths[2]}')")
+
+
+def test_another_is_made_where_one_was_lost(lake: icecore.Catalog, instances: FileInstances) -> None:
+    """As by an error that is fatal to it."""
+    assert lake.query("SELECT count(*) FROM ns.a").fetchall() == [(3,)]
+    for instance in instances._kept.values():
+        instance.root.close()
+    assert lake.query("SELECT count(*) FROM ns.a").fetchall() == [(3,)]
+    assert isinstance(next(iter(instances._kept.values())).root, duckdb.DuckDBPyConnection)
