@@ -31,6 +31,7 @@ from icecore.engine.scan.relation.native_columns import (
     OfFile,
     Position,
     Read,
+    duckdb_type,
     native_column,
 )
 from icecore.engine.scan.relation.row_stream import RowStream
@@ -141,9 +142,10 @@ class _Relation:
 
     def relation(self, tasks: Sequence[FileScanTask]) -> ScanRelation:
         groups, others = self.grouped(tasks)
-        # Rows of no file, which have the type of each column.
-        parts = [self.given(self.register("types", no_rows(self.typed([]))), set())]
-        parts += [self.native(g) for g in groups]
+        parts = [self.native(g) for g in groups]
+        if not (parts and all(duckdb_type(f.field_type) for f in self.fields)):
+            # Rows of no file, which have the type of each column.
+            parts.insert(0, self.given(self.register("types", no_rows(self.typed([]))), set()))
         if others:
             stream = RowStream(self.typed(self.missing()), partial(self.batches, others))
             self.streams.append(stream)
@@ -172,8 +174,13 @@ class _Relation:
         return quote(name)
 
     def given(self, rows: str, missing: set[int]) -> str:
-        columns = [f"NULL AS c{i}" if i in missing else f"c{i}" for i in range(len(self.fields))]
+        columns = [f"{self.null(i)} AS c{i}" if i in missing else f"c{i}" for i in range(len(self.fields))]
         return query(SQL, "given_rows", columns=", ".join(columns), rows=rows)
+
+    def null(self, place: int) -> str:
+        """No value, of the type of a column where SQL has a name for that."""
+        named = duckdb_type(self.fields[place].field_type)
+        return "NULL" if named is None else f"CAST(NULL AS {named})"
 
     # Which files are read by whom
 
@@ -230,7 +237,7 @@ class _Relation:
         constants = {
             f"k{i}": array for i, c in enumerate(group.columns) if (array := self.constant(i, c, tasks)) is not None
         }
-        columns = [_column_sql(i, c) for i, c in enumerate(group.columns)]
+        columns = [f"{self.value(i, c)} AS c{i}" for i, c in enumerate(group.columns)]
         parts = {
             "columns": ", ".join(columns),
             "files": f"[{', '.join(map(duck.literal, paths))}]",
@@ -292,24 +299,22 @@ class _Relation:
             if len(columns):
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-
-def _column_sql(place: int, column: NativeColumn) -> str:
-    return f"{_value_sql(place, column)} AS c{place}"
-
-
-def _value_sql(place: int, column: NativeColumn) -> str:
-    match column:
-        case Read(name=name, cast_to=None):
-            return f"f.{quote(name)}"
-        case Read(name=name, cast_to=other):
-            return f"CAST(f.{quote(name)} AS {other})"
-        case Given(value=value):
-            return "NULL" if value is None else f"k.k{place}"
-        case Position():
-            return "f.file_row_number"
-        case OfFile(stored=stored, by_position=by_position):
-            value = f"k.k{place}[CAST(f.file_index AS BIGINT) + 1]" + (" + f.file_row_number" if by_position else "")
-            # A file without a first row id has no row ids, whatever it stores.
-            return value if stored is None else f"if({value} IS NULL, NULL, coalesce(f.{quote(stored)}, {value}))"
-        case other:
-            assert_never(other)
+    def value(self, place: int, column: NativeColumn) -> str:
+        """The value of a column of a file that DuckDB reads."""
+        match column:
+            case Read(name=name, cast_to=None):
+                return f"f.{quote(name)}"
+            case Read(name=name, cast_to=other):
+                return f"CAST(f.{quote(name)} AS {other})"
+            case Given(value=value):
+                return self.null(place) if value is None else f"k.k{place}"
+            case Position():
+                return "f.file_row_number"
+            case OfFile(stored=stored, by_position=by_position):
+                value = f"k.k{place}[CAST(f.file_index AS BIGINT) + 1]" + (
+                    " + f.file_row_number" if by_position else ""
+                )
+                # A file without a first row id has no row ids, whatever it stores.
+                return value if stored is None else f"if({value} IS NULL, NULL, coalesce(f.{quote(stored)}, {value}))"
+            case other:
+                assert_never(other)

@@ -308,6 +308,26 @@ def test_only_files_of_the_tables_that_it_names_can_be_read(lake: icecore.Catalo
         lake.query(f"SELECT * FROM ns.t, read_parquet('{path}')").fetchall()
 
 
+def test_rows_are_counted_by_footers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where DuckDB reads the files; columns that nobody needs have their types all the same."""
+    monkeypatch.setattr("icecore.engine.query.query_sources.FEW_FILES", -1)
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table(
+            "ns.t", pa.schema([("id", pa.int64()), ("day", pa.date32()), ("p", pa.decimal128(9, 2))])
+        )
+        table.append(pa.table({"id": range(1000)}).append_column("p", pa.nulls(1000, pa.decimal128(9, 2))))
+        [task] = table.scan().plan_files()
+        path = Path(task.file.file_path.removeprefix("file://"))
+        found = catalog.query("SELECT count(*), (SELECT typeof(day) || typeof(p) FROM ns.t LIMIT 1) FROM ns.t")
+        assert found.fetchall() == [(1000, "DATEDECIMAL(9,2)")]
+        data = path.read_bytes()
+        path.write_bytes(data[:4] + bytes(100) + data[104:])
+        assert catalog.query("SELECT count(*) FROM ns.t").fetchall() == [(1000,)]
+        with pytest.raises(ValidationError, match="the query can't be run"):
+            catalog.query("SELECT sum(id) FROM ns.t").fetchall()
+
+
 def test_limits(lake: icecore.Catalog) -> None:
     slow = lake.query("SELECT count(*) FROM ns.t, range(1000000000000) WHERE random() < 0", timeout=0.05)
     with pytest.raises(QueryLimitError, match=r"timeout of 0\.05 s"):
