@@ -67,9 +67,9 @@ class AuditedTable:
         return names_of(self.identifier, self.table_uuid, self.identifier_now)
 
     @property
-    def keys(self) -> dict[str, str]:
+    def keys(self) -> dict[str, str | None]:
         """The texts by which a query can name it: see `NeededTables`."""
-        return {"namespace": self.namespace, "name": self.name, "table_uuid": self.table_uuid.lower()}
+        return {**self.named, "table_uuid": self.table_uuid.lower()}
 
 
 @define(eq=False)

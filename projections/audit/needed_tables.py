@@ -14,7 +14,7 @@ import pyarrow as pa
 from attrs import frozen
 from sqlglot import exp
 
-KEYS = ("namespace", "name", "table_uuid")
+KEYS = ("namespace", "name", "table_uuid", "name_now")
 Names = Mapping[str, frozenset[str]]
 """For each key that is limited, the texts that it may be."""
 
@@ -28,8 +28,8 @@ class NeededTables:
 
     limits: tuple[Names, ...] | None = None
 
-    def has(self, keys: Mapping[str, str]) -> bool:
-        """Whether a table can be needed, by its namespace, name and uuid; the uuid in small letters."""
+    def has(self, keys: Mapping[str, str | None]) -> bool:
+        """Whether a table can be needed, by its values of KEYS; the uuid in small letters."""
         if self.limits is None:
             return True
         return any(all(keys[key] in allowed for key, allowed in limit.items()) for limit in self.limits)

@@ -19,8 +19,8 @@ from icecore.projections.audit.needed_tables import NeededTables, needed_tables
 
 NAMED = ("files", "tables", "snapshots", "columns")
 TABLES = ("n.x", "n.y", "n.Y", "m.x", "m.it's")
-TEXTS = ("x", "y", "Y", "it''s", "n", "m", "nowhere")
-KEYS = ("name", "namespace", "NAME", '"Name"', "file_path", "column_name", "type", "table_uuid")
+TEXTS = ("x", "y", "Y", "it''s", "n", "m", "nowhere", "n.x", "m.x")
+KEYS = ("name", "namespace", "name_now", "NAME", '"Name"', "file_path", "column_name", "type", "table_uuid")
 JOINS = (
     ",",
     "JOIN",
@@ -70,7 +70,7 @@ def conditions(draw: st.DrawFn, names: list[str], depth: int = 2) -> str:
     if depth and kind == "exists":
         inner = draw(conditions(["i", *names], 0))
         return f"EXISTS (SELECT 1 FROM {draw(st.sampled_from(NAMED))} AS i WHERE {inner})"
-    key = draw(st.sampled_from(KEYS[:4])) if draw(st.integers(0, 3)) else draw(st.sampled_from(KEYS))
+    key = draw(st.sampled_from(KEYS[:5])) if draw(st.integers(0, 3)) else draw(st.sampled_from(KEYS))
     column = f"{draw(st.sampled_from(names))}.{key}" if draw(st.integers(0, 2)) else key
     if kind == "IN":
         listed = ", ".join(draw(st.lists(texts, min_size=1, max_size=3)))
@@ -130,7 +130,7 @@ def only(table: pa.Table, needed: NeededTables) -> pa.Table:
     keys = table.append_column("none", pa.nulls(len(table), pa.string())).rename_columns(
         [*table.column_names, "none" if "table_uuid" in table.column_names else "table_uuid"]
     )
-    rows = keys.select(["namespace", "name", "table_uuid"]).to_pylist()
+    rows = keys.select(["namespace", "name", "table_uuid", "name_now"]).to_pylist()
     return table.filter(pa.array([needed.has(row) for row in rows], pa.bool_()))
 
 

@@ -11,7 +11,7 @@ from icecore.engine.events.event import is_view_stream
 from icecore.engine.table.table import Table
 from icecore.projections.audit.audited_tables import AuditedTable, AuditedTables, Read
 from icecore.projections.audit.needed_tables import NeededTables
-from icecore.projections.history.logged_tables import LoggedTable, LoggedTables
+from icecore.projections.history.logged_tables import LoggedTable, LoggedTables, names_of
 
 
 def needed_streams(log: LoggedTables, needed: NeededTables) -> list[str]:
@@ -69,4 +69,4 @@ def _audited(table: LoggedTable, position: int) -> AuditedTable:
 def _has(needed: NeededTables, table: LoggedTable) -> bool:
     names = (n for _, n in table.names if n is not None)
     uuid = table.table_uuid.lower()
-    return any(needed.has({"namespace": ".".join(n[:-1]), "name": n[-1], "table_uuid": uuid}) for n in names)
+    return any(needed.has(names_of(n, uuid, table.identifier_now)) for n in names)

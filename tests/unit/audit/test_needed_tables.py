@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import sqlglot
+from core_tables import make_table, rows
 
+import icecore
 from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS
 from icecore.projections.audit.needed_tables import needed_tables
 
@@ -39,6 +41,7 @@ def limits_of(
         ("FROM files WHERE name = 'x' OR name = 'y'", {"files": [{"name": {"x", "y"}}]}),
         ("FROM files WHERE name = 'x' AND name = 'y'", {"files": [{"name": set()}]}),
         ("FROM files WHERE name = 'x' AND record_count > 3", {"files": [X]}),
+        ("FROM files WHERE name_now = 'n.x' OR name_now IN ('m.y')", {"files": [{"name_now": {"n.x", "m.y"}}]}),
         ("FROM tables WHERE table_uuid = 'AB-cd'", {"tables": [{"table_uuid": {"ab-cd"}}]}),
         ("SELECT (SELECT count(*) FROM files WHERE name = 'x')", {"files": [X]}),
         ("FROM (SELECT * FROM files WHERE name = 'x') AS f", {"files": [X]}),
@@ -116,3 +119,19 @@ def test_in_any_doubt_all_are_needed(query: str) -> None:
 def test_parameters_are_names_too(query: str, parameters: dict[str, Any], expected: object) -> None:
     """Which of several `?` is which is not looked into."""
     assert limits_of(query, parameters)["files"] == expected
+
+
+@pytest.mark.parametrize("table", ["commits", "events", "property_history", "files", "tables", "dropped_tables"])
+def test_a_name_now_finds_what_had_another_name_and_nothing_that_was_dropped(
+    catalog: icecore.Catalog, table: str
+) -> None:
+    """The rows are those that are left of all rows."""
+    for name in ("kept", "renamed", "dropped"):
+        made = make_table(catalog, name, properties={"a": "b"})
+        made.append(rows(1))
+    catalog.rename_table("ns.renamed", "ns.kept_too")
+    catalog.drop_table("ns.dropped")
+    every = catalog.sql(f"SELECT * FROM {table} ORDER BY ALL").to_pylist()
+    for name in ("ns.kept", "ns.kept_too", "ns.renamed", "ns.dropped"):
+        found = catalog.sql(f"SELECT * FROM {table} WHERE name_now = '{name}' ORDER BY ALL").to_pylist()
+        assert found == [row for row in every if row["name_now"] == name]
