@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from icecore.engine.common.ids import signed
+from icecore.engine.errors import name_text
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 from icecore.projections.audit.audited_rows import AuditedRows
@@ -105,6 +106,7 @@ VIEWS = pa.schema(
         ("namespace", pa.string()),
         ("name", pa.string()),
         ("view_uuid", pa.string()),
+        ("name_now", pa.string()),
         ("format_version", pa.int32()),
         ("location", pa.string()),
         ("metadata_location", pa.string()),
@@ -124,16 +126,18 @@ VIEWS = pa.schema(
 
 def views(of: AuditedRows) -> pa.Table:
     """The rows of `views`."""
-    return pa.Table.from_pylist([_view_row(view) for view in of.catalog.views()], schema=VIEWS)
+    return pa.Table.from_pylist([_view_row(of, view) for view in of.catalog.views()], schema=VIEWS)
 
 
-def _view_row(view: View) -> dict[str, Any]:
+def _view_row(of: AuditedRows, view: View) -> dict[str, Any]:
     m, version = view.metadata, view.current_version()
     *namespace, name = view.name()
+    now = of.log.repository.models.identifier_of(view.state.stream)
     return {
         "namespace": ".".join(namespace),
         "name": name,
         "view_uuid": m.view_uuid,
+        "name_now": None if now is None else name_text(now),
         "format_version": m.format_version,
         "location": m.location,
         "metadata_location": view.metadata_location,

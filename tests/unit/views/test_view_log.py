@@ -204,6 +204,18 @@ def test_an_audit_lists_the_views(catalog: icecore.Catalog, view: View) -> None:
     assert catalog.sql("SELECT count(*) AS n FROM tables")["n"].to_pylist() == [1]
 
 
+def test_a_view_of_the_past_has_the_name_that_it_has_now(catalog: icecore.Catalog, view: View) -> None:
+    """None once it is dropped; events call its UUID that of a table."""
+    names = "SELECT name, name_now FROM views"
+    position = catalog.position
+    catalog.rename_view("ns.v", "ns.w")
+    assert catalog.at(position).sql(names).to_pylist() == [{"name": "v", "name_now": "ns.w"}]
+    assert catalog.sql(names).to_pylist() == [{"name": "w", "name_now": "ns.w"}]
+    assert catalog.sql("SELECT 1 FROM views v JOIN events e ON e.table_uuid = v.view_uuid").num_rows == 2
+    catalog.drop_view("ns.w")
+    assert catalog.at(position).sql(names).to_pylist() == [{"name": "v", "name_now": None}]
+
+
 def test_a_commit_that_is_refused_leaves_nothing_behind(catalog: icecore.Catalog, view: View) -> None:
     position, state = catalog.position, view.state
     with pytest.raises(ValidationError):
