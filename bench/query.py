@@ -26,6 +26,7 @@ QUERIES = {
     "grouped": "SELECT city, sum(x), count(*) FROM {rows} GROUP BY city",
     "all columns": "SELECT sum(id), sum(x), max(city), sum(y) FROM {rows}",
     "a filter on rows": "SELECT count(*) FROM {rows} WHERE city = 'c7' AND y > 500",
+    "a count": "SELECT count(*) FROM {rows}",
     "a selective filter": "SELECT count(*), sum(x) FROM {rows} WHERE id BETWEEN 1000 AND 1100",
 }
 

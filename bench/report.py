@@ -91,6 +91,35 @@ def metadata_tables(results: dict[str, Any]) -> Iterator[str]:
         yield f"Memory at most, {table}: {ours}, PyIceberg {theirs}."
 
 
+def query(results: dict[str, Any]) -> Iterator[str]:
+    """Each query over the table as it is, then over the one with deletes, for which read_parquet has no equal."""
+    yield "| query | read_parquet | catalog.query | times as much | the answer again | times as much |"
+    yield "|---|---|---|---|---|---|"
+    for name, of in results["queries"].items():
+        peer, whole, again = (of[way] for way in ("read_parquet", "query", "again"))
+        yield f"| {name} | {peer:.1f} ms | {whole:.1f} ms | {whole / peer:.1f} | {again:.1f} ms | {again / peer:.1f} |"
+
+
+def questions(results: dict[str, Any]) -> Iterator[str]:
+    """What half of the questions take at most, nine tenths of them, and the one that takes most."""
+    found = sorted(results["questions"].items(), key=lambda item: item[1]["warm_cpu_ms"])
+    yield "| questions | CPU again | by the clock, first | again |"
+    yield "|---|---|---|---|"
+    for said, place in (("half", len(found) // 2 - 1), ("nine tenths", len(found) * 9 // 10 - 1)):
+        cells = (sorted(of[way] for _, of in found)[place] for way in ("warm_cpu_ms", "first_ms", "warm_ms"))
+        yield f"| {said} of {len(found)}, at most | " + " | ".join(f"{ms:.0f} ms" for ms in cells) + " |"
+    name, most = found[-1]
+    yield f"| {name} | {most['warm_cpu_ms']:.0f} ms | {most['first_ms']:.0f} ms | {most['warm_ms']:.0f} ms |"
+
+
+def audit(results: dict[str, Any]) -> Iterator[str]:
+    yield "| tables | full audit | for each table | one of them alone |"
+    yield "|---|---|---|---|"
+    for tables, of in results["warehouses"].items():
+        each = of["all_cpu_s"] / int(tables) * 1000
+        yield f"| {int(tables):,} | {of['all_cpu_s']:.1f} s | {each:.1f} ms | {_short(of['one_table_cpu_s'])} |"
+
+
 def _short(seconds: float) -> str:
     return f"{seconds * 1000:.1f} ms" if seconds < 0.1 else f"{seconds:.2f} s"
 
@@ -179,7 +208,7 @@ def _seconds(found: dict[str, float] | None) -> str:
 def figures() -> str:
     """The section of docs/figures.md as text."""
     made, planned, cases = load("commits"), load("plans"), load("planning")
-    tables = load("spark")["results"]
+    tables, rows, asked = (load(name)["results"] for name in ("spark", "query", "questions"))
     with_versions = ", ".join(f"{k} {v}" for k, v in planned["environment"]["packages"].items())
     lines = [
         f"Measured in one run each, on {planned['environment']['cores']} cores, {with_versions}.",
@@ -205,6 +234,20 @@ def figures() -> str:
         "has opened the table, and the best of three after it.",
         "",
         *metadata_tables(load("metadata_tables")["results"]),
+        "",
+        f"CPU of SQL over {rows['rows']:,} rows in 40 files beside DuckDB's read_parquet on the same list of files,",
+        "and over the same with a fiftieth of them deleted, which read_parquet gives all the same. A call of",
+        "`catalog.query` goes from text to rows: names, the plan and deletes first, then what DuckDB does.",
+        "",
+        *query(rows),
+        "",
+        f"The statements of [Thirty questions](questions.md) over the demo's warehouse of {asked['tables']} tables:",
+        "",
+        *questions(asked),
+        "",
+        "CPU of an audit by all rules, of warehouses of tables with five commits each. No peer has one:",
+        "",
+        *audit(load("audit")["results"]),
         "",
         "The server beside Java's own REST server, Iceberg's test fixture, on the same disk: good answers a second,",
         "CPU of the server for each, and how long half and 99 % took at most. A commit sets a property.",
