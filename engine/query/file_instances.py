@@ -41,8 +41,8 @@ class FileInstance:
 class FileInstances:
     """The instances of the snapshots that were asked last: to make one takes longer than many a query.
 
-    One that lacks a file can't be given it any more, so another takes its place, which has those of both: all are files
-    of the same snapshots.
+    Queries that read no file share one, of no snapshots. One that lacks a file can't be given it any more, so another
+    takes its place, which has those of both: all are files of the same snapshots.
     """
 
     most_kept: int = MOST_KEPT

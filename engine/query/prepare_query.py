@@ -244,7 +244,7 @@ def _planning_connection() -> duckdb.DuckDBPyConnection:
     if found is None or _local.pid != os.getpid():
         fork_safety.abandon(found)
         found, _local.pid = limited_connection(None), os.getpid()
-        for setting in ("arrow_as_is", "no_python_names", "no_files"):
+        for setting in ("arrow_as_is", "no_python_names", "one_thread", "no_files"):
             duck.rows(found, query(duck.SETTINGS, setting))
         for setting in ("all_conditions", "no_more_settings"):
             duck.rows(found, query(PLANS, setting))

@@ -16,7 +16,6 @@ from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.common.text import rows_html
 from icecore.engine.errors import MissingFileError, StorageError, ValidationError
 from icecore.engine.queries import duck
-from icecore.engine.queries.duckdb_instances import SharedInstance
 from icecore.engine.queries.query_limits import Deadline, within_limits
 from icecore.engine.query.file_instances import FILE_INSTANCES, instance_of
 from icecore.engine.query.needed_rows import NeededRows
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 BATCH_ROWS = 131_072
-_WITHOUT_FILES = SharedInstance(("arrow_as_is", "utc", "no_files", "no_python_names"))
-"""That of queries which read no file: like SQL_OF_USERS, but types of Arrow's extensions stay, all of an instance."""
 _SHOWN = 20
 """The rows that a notebook shows."""
 
@@ -189,9 +186,7 @@ class QueryAnswer:
         files = frozenset(f for r in self._relations.values() for f in r.files)
         if self._prepared.memory_limit is not None:
             return instance_of(files, self._prepared.memory_limit)
-        if not files:
-            return _WITHOUT_FILES.connect()
-        scans = [r.scan for r in self._prepared.rows.values() if isinstance(r, TableRows)]
+        scans = [r.scan for r in self._prepared.rows.values() if files and isinstance(r, TableRows)]
         snapshots = frozenset((s.metadata.table_uuid, s.snapshot.snapshot_id) for s in scans if s.snapshot is not None)
         return FILE_INSTANCES.connect(snapshots, files)
 

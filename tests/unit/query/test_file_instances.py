@@ -7,6 +7,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import duckdb
+import pyarrow as pa
 import pytest
 from core_tables import make_table, rows
 
@@ -54,6 +55,17 @@ def test_queries_of_the_same_snapshots_share_one(lake: icecore.Catalog, instance
     lake.load_table("ns.a").append(rows(4))
     assert lake.query("SELECT count(*) FROM ns.a").fetchall() == [(4,)] and made.call_count == 3
     assert len(lake.query("FROM ns.a", memory_limit="100MB").fetchall()) == 4 and len(instances._kept) == 2
+
+
+def test_queries_that_read_no_file_share_one(
+    lake: icecore.Catalog, made: Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of whatever tables, as this engine reads small files; types of Arrow's extensions stay."""
+    monkeypatch.setattr(query_answer, "FILE_INSTANCES", FileInstances(most_kept=1))
+    for sql, count in (("FROM ns.a", 3), ("FROM ns.a, ns.b", 9), ("FROM ns.a.files", 2), ("", 1)):
+        assert lake.query(f"SELECT count(*) {sql}").fetchall() == [(count,)]
+    assert lake.query("SELECT uuid() AS u").to_arrow().schema.field("u").type == pa.uuid()
+    assert made.call_count == 1
 
 
 def test_few_are_kept(lake: icecore.Catalog, instances: FileInstances, made: Mock) -> None:
