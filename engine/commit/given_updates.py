@@ -85,21 +85,30 @@ def check_given_updates(before: TableMetadata | None, after: TableMetadata, upda
 
 
 def check_types(before: TableMetadata, after: TableMetadata) -> None:
-    """Raises ValidationError where columns of a snapshot that stays current get a type that theirs can't become."""
+    """Raises ValidationError where columns of a snapshot that stays current get a type that theirs can't become.
+
+    A type that stays is left alone: a table that was registered or rolled back may have such a one, and partition
+    fields that came after a promotion.
+    """
     head, version = before.current_snapshot(), after.format_version
     is_current = head is not None and head.snapshot_id == after.current_snapshot_id
     if head is None or not is_current or before.schema().same_fields(after.schema()):
         return
     of_head = next((s for s in before.schemas if s.schema_id == head.schema_id), before.schema())
     written = {f.field_id: f.field_type for f in walk(of_head.fields)}
+    had = {f.field_id: f.field_type for f in walk(before.schema().fields)}
     fields = [(p.transform, i) for s in after.partition_specs for p in s.fields for i in p.source_ids]
     schema = after.schema()
     for f in walk(schema.fields):
         one, other = written.get(f.field_id, f.field_type), f.field_type
         is_same = not (one.is_primitive or other.is_primitive) and type(one) is type(other)
-        if is_same or (
-            can_promote(one, other, version)
-            and all(promotion_keeps_partitions(one, other, t) for t, i in fields if i == f.field_id)
+        if (
+            is_same
+            or other == had.get(f.field_id)
+            or (
+                can_promote(one, other, version)
+                and all(promotion_keeps_partitions(one, other, t) for t, i in fields if i == f.field_id)
+            )
         ):
             continue
         raise ValidationError(

@@ -14,10 +14,11 @@ LIST: dict[str, Any] = {"type": "list", "element-id": 3, "element-required": Fal
 CURRENT = {"action": "set-current-schema", "schema-id": -1}
 
 
-def add_schema(kind: Any, required: bool = False) -> dict[str, Any]:
+def add_schema(kind: Any, required: bool = False, more: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
     fields = [
         {"id": 1, "name": "id", "required": False, "type": "long"},
         {"id": 2, "name": "x", "required": required, "type": kind},
+        *more,
     ]
     return {"action": "add-schema", "schema": {"type": "struct", "schema-id": 7, "fields": fields}}
 
@@ -95,3 +96,23 @@ def test_a_table_without_its_rows_may_have_any_type(catalog: icecore.Catalog) ->
     assert after.scan().to_arrow().num_rows == 0
     after.append([{"id": 2, "x": {"q": 3}}])
     assert after.refresh().scan().to_arrow().to_pylist() == [{"id": 2, "x": {"q": 3}}]
+
+
+def test_t7_a_type_that_stays_is_no_change(catalog: icecore.Catalog) -> None:
+    """Partition fields may come after a promotion, and a branch may go back to where a column had another type."""
+    new = ({"id": 9, "name": "y", "required": False, "type": "long"},)
+    table = made(catalog, "date", format_version=3)
+    table.append([{"id": 1}])
+    commit(catalog, table, add_schema("timestamp"), CURRENT)
+    field = {"source-id": 2, "field-id": 1000, "name": "x_bucket", "transform": "bucket[4]"}
+    spec = {"action": "add-spec", "spec": {"spec-id": 1, "fields": [field]}}
+    commit(catalog, table, spec, {"action": "set-default-spec", "spec-id": -1})
+    commit(catalog, table, add_schema("timestamp", more=new), CURRENT)
+    assert table.refresh().scan().to_arrow().to_pylist() == [{"id": 1, "x": None, "y": None}]
+    head = table.metadata.current_snapshot_id
+    commit(catalog, table, {"action": "remove-snapshot-ref", "ref-name": "main"}, add_schema("string"), CURRENT)
+    back = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": head}
+    commit(catalog, table, back)
+    commit(catalog, table, add_schema("string", more=new), CURRENT)
+    with pytest.raises(ValidationError, match="column 'x' can't be long"):
+        commit(catalog, table, add_schema("long"), CURRENT)
