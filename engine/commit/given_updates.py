@@ -88,11 +88,13 @@ def check_types(before: TableMetadata, after: TableMetadata) -> None:
     """Raises ValidationError where columns of a snapshot that stays current get a type that theirs can't become.
 
     A type that stays is left alone: a table that was registered or rolled back may have such a one, and partition
-    fields that came after a promotion.
+    fields that came after a promotion. So are all types where the snapshot has no files.
     """
     head, version = before.current_snapshot(), after.format_version
     is_current = head is not None and head.snapshot_id == after.current_snapshot_id
     if head is None or not is_current or before.schema().same_fields(after.schema()):
+        return
+    if head.summary is not None and head.summary.get("total-data-files") == "0":
         return
     of_head = next((s for s in before.schemas if s.schema_id == head.schema_id), before.schema())
     written = {f.field_id: f.field_type for f in walk(of_head.fields)}

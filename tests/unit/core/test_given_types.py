@@ -116,3 +116,12 @@ def test_t7_a_type_that_stays_is_no_change(catalog: icecore.Catalog) -> None:
     commit(catalog, table, add_schema("string", more=new), CURRENT)
     with pytest.raises(ValidationError, match="column 'x' can't be long"):
         commit(catalog, table, add_schema("long"), CURRENT)
+
+
+def test_a_table_whose_rows_were_deleted_may_have_any_type(catalog: icecore.Catalog) -> None:
+    table = made(catalog)
+    table.append([{"id": 1, "x": 5}])
+    table.delete("true")
+    after = commit(catalog, table, add_schema("string"), CURRENT)
+    after.append([{"id": 2, "x": "a"}])
+    assert after.refresh().scan().to_arrow().to_pylist() == [{"id": 2, "x": "a"}]
