@@ -45,13 +45,15 @@ class Killed:
         self.server = self.started()
 
     def sent(self, path: str, body: Any) -> Reply:
-        """The answer to a request, which is sent under one key until there is one."""
-        key = str(uuid.uuid4())
+        """The answer to a request, which is sent under one key until there is one, for a minute."""
+        key, until = str(uuid.uuid4()), time.monotonic() + 60
         while True:
             try:
                 return self.rest.post(path, body, idempotency_key=key)
             except (OSError, http.client.HTTPException):
                 self.cut += 1
+                if time.monotonic() > until:
+                    raise
                 time.sleep(0.02)
 
 
