@@ -195,6 +195,8 @@ class GivenCheck:
         added = entries.filter(pc.equal(entries["status"], int(ManifestEntryStatus.ADDED)))
         for name in METRICS:
             column = added[name].combine_chunks()
+            if (pc.max(column.keys).as_py() or 0) <= self.metadata.last_column_id:
+                continue
             _, positions = list_positions(column)
             ids = pc.unique(select(column.keys, positions)).to_pylist()
             if unknown := sorted(i for i in ids if self.metadata.last_column_id < i <= MAX_FIELD_ID):

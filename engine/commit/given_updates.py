@@ -14,7 +14,8 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.promotion import can_promote, promotion_keeps_partitions
 from icecore.engine.spec.snapshot import Snapshot
-from icecore.engine.spec.types import walk
+from icecore.engine.spec.transform import VoidTransform
+from icecore.engine.spec.types import BinaryType, FixedType, StringType, Type, UUIDType, walk
 from icecore.engine.spec.updates.metadata_update import RemoveProperties
 from icecore.engine.spec.updates.table_update import (
     AddPartitionSpec,
@@ -88,7 +89,8 @@ def check_types(before: TableMetadata, after: TableMetadata) -> None:
     """Raises ValidationError where columns of a snapshot that stays current get a type that theirs can't become.
 
     A type that stays is left alone: a table that was registered or rolled back may have such a one, and partition
-    fields that came after a promotion. So are all types where the snapshot has no files.
+    fields that came after a promotion. So are all types where the snapshot has no files, and those that PyIceberg's
+    `update_column` changes although T7 does not, where no partition field is over them: their rows are read.
     """
     head, version = before.current_snapshot(), after.format_version
     is_current = head is not None and head.snapshot_id == after.current_snapshot_id
@@ -103,20 +105,27 @@ def check_types(before: TableMetadata, after: TableMetadata) -> None:
     schema = after.schema()
     for f in walk(schema.fields):
         one, other = written.get(f.field_id, f.field_type), f.field_type
+        of_field = [t for t, i in fields if i == f.field_id]
         is_same = not (one.is_primitive or other.is_primitive) and type(one) is type(other)
         if (
             is_same
             or other == had.get(f.field_id)
-            or (
-                can_promote(one, other, version)
-                and all(promotion_keeps_partitions(one, other, t) for t, i in fields if i == f.field_id)
-            )
+            or (can_promote(one, other, version) and all(promotion_keeps_partitions(one, other, t) for t in of_field))
+            or (_is_read_as(one, other) and all(isinstance(t, VoidTransform) for t in of_field))
         ):
             continue
         raise ValidationError(
             f"column {schema.name_of(f.field_id)!r} can't be {other}: snapshot {head.snapshot_id}, which stays the "
             f"current one, has it as {one} (T7)"
         )
+
+
+def _is_read_as(one: Type, other: Type) -> bool:
+    match one, other:
+        case (StringType(), BinaryType()) | (BinaryType(), StringType()) | (FixedType(length=16), UUIDType()):
+            return True
+        case _:
+            return False
 
 
 def _check_schema(snapshot: Snapshot, before: TableMetadata | None, after: TableMetadata) -> None:
