@@ -6,7 +6,7 @@ added and no branch moves. With `wap.branch` the commit goes to that branch inst
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.properties.table_properties import WAP_ENABLED
@@ -16,6 +16,8 @@ from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
 WAP_ID = "wap.id"
 WAP_BRANCH = "wap.branch"
 PUBLISHED_WAP_ID = "published-wap-id"
+# Settings of a session of Spark.
+_SESSION_ID, _SESSION_BRANCH = "spark.wap.id", "spark.wap.branch"
 
 
 def is_staged(metadata: TableMetadata, branch: str, summary: Mapping[str, str]) -> bool:
@@ -35,6 +37,22 @@ def branch_for(metadata: TableMetadata, branch: str, summary: Mapping[str, str])
     if branch not in (MAIN_BRANCH, wanted):
         raise ValidationError(f"the commit can't go to {branch!r}: its {WAP_BRANCH} is {wanted!r}")
     return wanted
+
+
+def staged_by_session(properties: Mapping[str, str], setting: Callable[[str], str | None]) -> dict[str, str]:
+    """The snapshot properties that stage what a session of Spark writes to a table of these properties, as it is set.
+
+    Raises ValidationError for a branch: rows that are read before they are published would be main's.
+    """
+    if not WAP_ENABLED.of(properties):
+        return {}
+    if branch := setting(_SESSION_BRANCH):
+        raise ValidationError(
+            f"{_SESSION_BRANCH} is set to {branch!r}, which reads would not follow: unset it, write by the option "
+            "'branch' and read by 'ref'"
+        )
+    wap_id = setting(_SESSION_ID)
+    return {WAP_ID: wap_id} if wap_id else {}
 
 
 def staged_snapshot(metadata: TableMetadata, wap_id: str) -> Snapshot:

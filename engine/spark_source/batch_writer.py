@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from icecore.engine.operations.replace_partitions import check_partitioned
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark_source.source_options import SourceOptions
-from icecore.engine.spark_source.task_files import FilesMessage, TaskFiles, files_of
+from icecore.engine.spark_source.task_files import FilesMessage, TaskFiles, files_of, staged_of
 from icecore.engine.spark_source.write_plan import DYNAMIC, WritePlan
 
 
@@ -30,7 +30,7 @@ class TableWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commits the files of all tasks. Raises what `WritePlan.commit` raises."""
-        self._plan.commit(files_of(messages), self._files.table_uuid)
+        self._plan.staged_by(staged_of(messages)).commit(files_of(messages), self._files.table_uuid)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Deletes the files of the tasks that ended well, unless they are committed."""

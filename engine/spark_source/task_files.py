@@ -10,6 +10,7 @@ from attrs import frozen
 from pyspark.sql.datasource import WriterCommitMessage
 
 from icecore.engine.data.write.write_rows import write_data_files
+from icecore.engine.metadata.write_audit_publish import staged_by_session
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.spark.name_rule import CASE_SENSITIVE, says_true
 from icecore.engine.spark.pyspark_api import types as T
@@ -30,16 +31,27 @@ _QUERY = "sql.streaming.queryId"
 
 
 class FilesMessage(WriterCommitMessage):
-    """The files that one task wrote, and the id of the stream's query, if it is one's."""
+    """The files that one task wrote, and the id of the stream's query, if it is one's.
 
-    def __init__(self, files: tuple[ContentFile, ...], query_id: str | None) -> None:
+    `staged` are the snapshot properties by which the session has the commit staged.
+    """
+
+    def __init__(
+        self, files: tuple[ContentFile, ...], query_id: str | None, staged: Mapping[str, str] | None = None
+    ) -> None:
         self.files = files
         self.query_id = query_id
+        self.staged = staged or {}
 
 
 def files_of(messages: Iterable[WriterCommitMessage | None]) -> tuple[ContentFile, ...]:
     """The files of all tasks that told of some."""
     return tuple(f for m in messages if isinstance(m, FilesMessage) for f in m.files)
+
+
+def staged_of(messages: Iterable[WriterCommitMessage | None]) -> Mapping[str, str]:
+    """The snapshot properties that the tasks of one session told of."""
+    return next((m.staged for m in messages if isinstance(m, FilesMessage)), {})
 
 
 @frozen
@@ -81,6 +93,7 @@ class TaskFiles:
 
         context = TaskContext.get()
         zone = context.getLocalProperty(ZONE)
+        staged = staged_by_session(self.properties, context.getLocalProperty)
         if says_true(context.getLocalProperty(CASE_SENSITIVE)):
             check_conforms(self.struct, self.schema, case_sensitive=True)
         files = write_data_files(
@@ -94,4 +107,4 @@ class TaskFiles:
             sort_order=self.sort_order,
         )
         forget_archives()
-        return FilesMessage(tuple(files), context.getLocalProperty(_QUERY))
+        return FilesMessage(tuple(files), context.getLocalProperty(_QUERY), staged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import evolve, frozen
@@ -102,6 +103,10 @@ class WritePlan:
         if files:
             with self.opened() as catalog:
                 give_up(catalog._warehouse.repository, files, self.idempotency_key, storage)
+
+    def staged_by(self, properties: Mapping[str, str]) -> WritePlan:
+        """The plan with snapshot properties of a session, but for those that its options have."""
+        return evolve(self, snapshot_properties={**properties, **self.snapshot_properties})
 
     def of_batch(self, query_id: str, batch_id: int, table_uuid: str | None) -> WritePlan:
         """The plan of one batch of a stream, which a batch that comes again shares."""

@@ -13,6 +13,7 @@ from icecore.engine.operations.conflict_validation import CommitBase, isolation_
 from icecore.engine.operations.delete_by_filter import DeleteByFilter
 from icecore.engine.operations.replace_files import DecidedChange, DecidedRows
 from icecore.engine.properties.table_properties import UPDATE_ISOLATION, KnownProperty
+from icecore.engine.spark.change.session_audit import audited_rows
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.table.commit_options import CommitOptions, PinnedChangeOptions, provenance_of
 from icecore.engine.table.table_handle import TableHandle
@@ -57,6 +58,7 @@ class DecidingTransaction(Transaction):
     @takes_options(PinnedChangeOptions)
     def replace_only_partition(self, df: Any, **options: Unpack[PinnedChangeOptions]) -> None:
         """Replaces the rows of a table without partitions by the data; where that has none they stay."""
+        options = audited_rows(df, self.metadata, options)
         pending, branch = self._pending, self._pending.first_branch(options)
         base = pending.base_if_named(branch, options, UPDATE_ISOLATION)
         added, target = tuple(pending.write(df)), pending.target(branch, options)

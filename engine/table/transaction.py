@@ -34,6 +34,7 @@ from icecore.engine.operations.row_delta import DeltaFiles, RowDelta
 from icecore.engine.operations.upsert import Upsert, result_of
 from icecore.engine.properties.table_properties import DELETE_ISOLATION, MERGE_ISOLATION, NAME_MAPPING, UPDATE_ISOLATION
 from icecore.engine.repository.repository import Repository
+from icecore.engine.spark.change.session_audit import audited_rows
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.name_mapping import NameMapping
@@ -176,8 +177,8 @@ class Transaction(OnceInBlock):
     @takes_options(RowChangeOptions, RENAMED)
     def append(self, df: Any, **options: Unpack[RowChangeOptions]) -> None:
         """Writes the data into new files, to be appended. Raises ValidationError where it does not fit the schema."""
-        branch = self._pending.branch(options)
-        self._append(branch, self._pending.write(df), options)
+        options = audited_rows(df, self.metadata, options)
+        self._append(self._pending.branch(options), self._pending.write(df), options)
 
     @takes_options(RowChangeOptions)
     def append_files(self, files: Iterable[ContentFile], **options: Unpack[RowChangeOptions]) -> None:
@@ -229,9 +230,8 @@ class Transaction(OnceInBlock):
             pending.add_action(AppendFiles(pending.target(branch, options), files.entries, files.operation))
             return
         pending.check_first_change()
-        base = pending.base(
-            branch, options, UPDATE_ISOLATION if files.data_files else DELETE_ISOLATION, conflict_filter
-        )
+        level = UPDATE_ISOLATION if files.data_files else DELETE_ISOLATION
+        base = pending.base(branch, options, level, conflict_filter)
         delta = RowDelta(pending.target(branch, options), base, files, pending.reusable)
         pending.add_writing(delta, given=files.all)
 
@@ -306,6 +306,7 @@ class Transaction(OnceInBlock):
         **options: Unpack[PinnedChangeOptions],
     ) -> None:
         """Replaces the rows that match, all rows without a filter, by the data."""
+        options = audited_rows(df, self.metadata, options)
         pending, branch = self._pending, self._pending.first_branch(options)
         base = pending.base_if_named(branch, options, UPDATE_ISOLATION)
         condition = self._condition(overwrite_filter, case_sensitive)
@@ -319,6 +320,7 @@ class Transaction(OnceInBlock):
         With a base or an isolation level a change of these partitions since may be a conflict. Raises ValidationError
         for an unpartitioned table.
         """
+        options = audited_rows(df, self.metadata, options)
         pending, branch = self._pending, self._pending.branch(options)
         check_partitioned(self.metadata)
         pending.check_first_change()
@@ -341,6 +343,7 @@ class Transaction(OnceInBlock):
 
         The answer's `result` is set at commit. Raises ValidationError, that of a key twice in the table at commit.
         """
+        options = audited_rows(df, self.metadata, options)
         pending, branch = self._pending, self._pending.first_branch(options)
         base, schema = pending.base_if_named(branch, options, MERGE_ISOLATION), self.metadata.schema()
         if join_cols is not None and not case_sensitive:

@@ -13,6 +13,7 @@ from typing import Any
 from icecore.engine.common.keyword_options import options_of
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.nodes import TRUE, BoundTerm, Expression
+from icecore.engine.spark.change.session_audit import audited
 from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
 from icecore.engine.spark.relation.catalyst_filter import exact_filter_of, filter_of
 from icecore.engine.spark_source.source_options import SourceOptions
@@ -45,7 +46,7 @@ def change_table(session: SparkSession, table: Table, change: Sequence[Any]) -> 
         case ["overwrite-partitions", rows, options]:
             table.dynamic_partition_overwrite(DataFrame(rows, session), **_options(options))
         case ["delete-all", options]:
-            table.delete("true", **_options(options))
+            table.delete("true", **audited(session, table.metadata, _options(options)))
         case ["delete", condition, text, options]:
             by_spark.delete(_within(condition, text, table), **_options(options))
         case ["update", paths, values, condition, text, options]:

@@ -16,7 +16,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark_source.batch_writer import task_files
 from icecore.engine.spark_source.source_options import SourceOptions
-from icecore.engine.spark_source.task_files import FilesMessage, files_of
+from icecore.engine.spark_source.task_files import FilesMessage, files_of, staged_of
 from icecore.engine.spark_source.write_plan import WritePlan
 
 Messages = list[WriterCommitMessage | None]
@@ -42,7 +42,7 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
         """
         files = files_of(messages)
         if files or self._plan.overwrite_mode is not None:
-            self._batch(messages, batchId).commit(files, self._files.table_uuid)
+            self._batch(messages, batchId).staged_by(staged_of(messages)).commit(files, self._files.table_uuid)
 
     def abort(self, messages: Messages, batchId: int) -> None:
         """Deletes the files of the tasks that ended well, unless they are committed."""

@@ -19,6 +19,7 @@ from icecore.engine.operations.upsert import UpsertResult
 from icecore.engine.properties.table_properties import DELETE_ISOLATION, UPDATE_ISOLATION, UPDATE_MODE, KnownProperty
 from icecore.engine.spark.change.assignments import Values
 from icecore.engine.spark.change.row_change import Condition, RowChange
+from icecore.engine.spark.change.session_audit import audited
 from icecore.engine.spark.change.written_rows import WrittenRows
 from icecore.engine.spark.pyspark_api import Column
 from icecore.engine.spark.pyspark_api import functions as F
@@ -155,6 +156,7 @@ class SparkChanges(SparkMaintenance):
 
     def _commit(self, decide: Any, isolation: KnownProperty[str], options: PinnedOptions) -> DryRun | None:
         with DecidingTransaction.of(self._table, options_of(CommitOptions, options)) as transaction:
+            options = audited(self._running(), transaction.metadata, options)
             transaction.decide(decide, isolation, **options_of(PinnedChangeOptions, options))
         return transaction.outcome
 

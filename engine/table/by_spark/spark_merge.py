@@ -32,6 +32,7 @@ from icecore.engine.spark.change.merge_clause import (
     condition_of,
 )
 from icecore.engine.spark.change.row_merge import RowMerge
+from icecore.engine.spark.change.session_audit import audited_rows
 from icecore.engine.spark.name_rule import KnownNames, is_case_sensitive
 from icecore.engine.spark.pyspark_api import Column
 from icecore.engine.spark.pyspark_api import functions as F
@@ -125,6 +126,7 @@ class SparkMerge:
         """
         check_clauses(self._clauses)
         with DecidingTransaction.of(self._table, options_of(CommitOptions, options)) as transaction:
+            options = audited_rows(self._source, transaction.metadata, options)
             if self._merge_schema:
                 taken_in(transaction, self._source)
             pinned = options_of(PinnedChangeOptions, options)
