@@ -1,4 +1,4 @@
-"""Schemas that grow by what is written: `append(data, merge_schema=True)`. Spec: Schema Evolution (T7)."""
+"""Schemas that grow by what is written: `append(data, merge_schema=True)` and others. Spec: Schema Evolution (T7)."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ from icecore.engine.table.table_handle import TableHandle
 if TYPE_CHECKING:
     from icecore.engine.commit.dry_run import DryRun
     from icecore.engine.operations.upsert import UpsertResult
+    from icecore.engine.table.transaction import Transaction
 
 
 @takes_options(RowOptions, RENAMED)
@@ -42,11 +43,7 @@ def append(table: TableHandle, df: Any, *, merge_schema: bool = False, **options
     schema, NoSuchSnapshotError for an unknown branch.
     """
     with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
-        if merge_schema:
-            from icecore.engine.table.merged_schema import taken_in
-
-            df = taken_in(transaction, df)
-        transaction.append(df, **options_of(RowChangeOptions, options))
+        transaction.append(_fitting(transaction, df, merge_schema), **options_of(RowChangeOptions, options))
     return transaction.outcome
 
 
@@ -57,10 +54,15 @@ def overwrite(
     overwrite_filter: FilterLike = None,
     *,
     case_sensitive: bool = True,
+    merge_schema: bool = False,
     **options: Unpack[PinnedOptions],
 ) -> DryRun | None:
-    """Replaces the rows that match the filter, all rows without one, by the data, in one commit."""
+    """Replaces the rows that match the filter, all rows without one, by the data, in one commit.
+
+    With `merge_schema` the table gets what only the data has, as by `append`; the filter may name it.
+    """
     with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
+        df = _fitting(transaction, df, merge_schema)
         transaction.overwrite(
             df, overwrite_filter, case_sensitive=case_sensitive, **options_of(PinnedChangeOptions, options)
         )
@@ -222,3 +224,12 @@ def rewrite_files(
             **options_of(RowChangeOptions, options),
         )
     return transaction.outcome
+
+
+def _fitting(transaction: Transaction, df: Any, merge_schema: bool) -> Any:
+    """The data, once the transaction's schema has what it brings, if it is to have that."""
+    if not merge_schema:
+        return df
+    from icecore.engine.table.merged_schema import taken_in
+
+    return taken_in(transaction, df)

@@ -1,4 +1,4 @@
-"""DataFrames that bring columns of their own: `append(df, merge_schema=True)`, and merges likewise."""
+"""DataFrames that bring columns of their own: `append(df, merge_schema=True)`, overwrites and merges likewise."""
 
 from __future__ import annotations
 
@@ -97,3 +97,38 @@ def test_clauses_with_values_of_their_own_use_what_was_taken_in(spark: Any, cata
     before = table.current_snapshot()
     merge.commit(dry_run=True)
     assert (table.refresh().current_snapshot(), len(table.metadata.schemas)) == (before, 2)
+
+
+def test_overwrites_take_in_columns(spark: Any, catalog: icecore.Catalog) -> None:
+    """Also one that the filter names; schema and rows change in one commit, or neither does."""
+    table = catalog.create_table("ns.t", pa.schema([("id", pa.int32()), ("p", pa.int32())]), partition_spec=["p"])
+    table.append([{"id": 1, "p": 1}, {"id": 2, "p": 1}, {"id": 3, "p": 2}])
+    rows = spark.sql("SELECT 9000000000L AS id, 1 AS p, 'n' AS note")
+    with pytest.raises(ValidationError, match="note"):
+        table.overwrite(rows, "p = 1")
+    table.overwrite(rows, "id = 1 OR note = 'n'", merge_schema=True)
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == [
+        {"id": 2, "p": 1, "note": None},
+        {"id": 3, "p": 2, "note": None},
+        {"id": 9000000000, "p": 1, "note": "n"},
+    ]
+    before, schemas = table.current_snapshot(), len(table.metadata.schemas)
+    with pytest.raises(ValidationError, match="the data has Spark type array<int>"):
+        table.overwrite(spark.sql("SELECT array(1) AS id, 2 AS more"), merge_schema=True)
+    table.overwrite(spark.sql("SELECT 1L AS id, 2 AS more"), merge_schema=True, dry_run=True)
+    table.overwrite([{"id": 4, "more": 1}], merge_schema=True, dry_run=True)
+    assert (table.refresh().current_snapshot(), len(table.metadata.schemas)) == (before, schemas)
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_an_upsert_takes_in_columns(spark: Any, catalog: icecore.Catalog, mode: str) -> None:
+    """A row that differs in a new column alone changes; one that has null there stays as it is."""
+    schema = pa.schema([("id", pa.int32()), ("v", pa.int32())])
+    table = catalog.create_table("ns.t", schema, properties={"write.update.mode": mode})
+    table.append([{"id": 1, "v": 1}, {"id": 2, "v": 2}, {"id": 3, "v": 3}])
+    rows = spark.sql("SELECT * FROM VALUES (1, 1L, 'n'), (2, 2L, NULL), (4, 9000000000L, 'm') AS s(id, v, note)")
+    result = table.spark.upsert(rows, ["id"], merge_schema=True)
+    assert (result.rows_updated, result.rows_inserted, len(table.refresh().snapshots())) == (1, 1, 2)
+    assert [tuple(row.values()) for row in table.scan().to_arrow().sort_by("id").to_pylist()] == [
+        (1, 1, "n"), (2, 2, None), (3, 3, None), (4, 9000000000, "m"),
+    ]  # fmt: skip

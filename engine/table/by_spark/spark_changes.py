@@ -128,16 +128,24 @@ class SparkChanges(SparkMaintenance):
         *,
         when_matched_update_all: bool = True,
         when_not_matched_insert_all: bool = True,
+        merge_schema: bool = False,
         **options: Unpack[PinnedOptions],
     ) -> UpsertResult:
         """Updates the rows whose keys the source has and inserts the others, in one commit, as `Table.upsert` does.
 
         The keys are `join_cols`, else the identifier fields; null equals null. Rows that would stay the same are not
         written again; a column that the source lacks keeps its value. All rows of the table with a key are updated,
-        where `Table.upsert` refuses a key that is twice there. Raises ValidationError where a key is twice in the
-        source, ConflictingCommitsError.
+        where `Table.upsert` refuses a key that is twice there. `merge_schema` is that of `merge`. Raises
+        ValidationError where a key is twice in the source, ConflictingCommitsError.
         """
-        merge = upsert_of(self._table, source, join_cols, when_matched_update_all, when_not_matched_insert_all)
+        merge = upsert_of(
+            self._table,
+            source,
+            join_cols,
+            updates=when_matched_update_all,
+            inserts=when_not_matched_insert_all,
+            merge_schema=merge_schema,
+        )
         result = merge.commit(**options)
         return UpsertResult(result.rows_updated, result.rows_inserted, result.outcome)
 

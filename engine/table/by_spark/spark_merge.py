@@ -146,7 +146,7 @@ class SparkMerge:
             at.storage,
             self._source,
             _on(self._on, _columns(schema, self._source)),
-            self._clauses,
+            tuple(self._changing(clause, schema) for clause in self._clauses),
             target_filter,
             self._names.target,
             self._names.source,
@@ -164,9 +164,21 @@ class SparkMerge:
         summary = {name: str(n) for name, n in counts.items() if n}
         return DecidedRows(written.gone, written.marked, written.added, read, summary)
 
+    def _changing(self, clause: MergeClause, schema: Schema) -> MergeClause:
+        """The clause, of an upsert for rows alone that would change, in any column that the table has by now."""
+        if not self._is_upsert or clause.then is not Then.UPDATE:
+            return clause
+        return evolve(clause, condition=_differs(self._source, self._on, schema))
+
 
 def upsert_of(
-    table: TableHandle, source: DataFrame, join_cols: Sequence[str] | None, updates: bool, inserts: bool
+    table: TableHandle,
+    source: DataFrame,
+    join_cols: Sequence[str] | None,
+    *,
+    updates: bool,
+    inserts: bool,
+    merge_schema: bool,
 ) -> SparkMerge:
     """The merge that is an upsert. Raises ValidationError where there are no keys, or nothing to do."""
     schema = table.metadata.schema()
@@ -177,9 +189,9 @@ def upsert_of(
         keys = _in_table(names_of(join_cols, "join_cols"), _columns(schema, source))
     if not keys:
         raise ValidationError("an upsert needs join_cols: the table has no identifier fields")
-    merge = SparkMerge(table, source, keys, mode=UPDATE_MODE, is_upsert=True)
+    merge = SparkMerge(table, source, keys, merge_schema=merge_schema, mode=UPDATE_MODE, is_upsert=True)
     if updates:
-        merge = merge.when_matched_update_all(_differs(source, keys, schema))
+        merge = merge.when_matched_update_all()
     return merge.when_not_matched_insert_all() if inserts else merge
 
 
