@@ -65,10 +65,16 @@ def register(
         is_there = overwrite and made is None and catalog.table_exists(name)
         if dry_run or is_there:
             if view:
-                catalog.register_view(name, location, dry_run=True)
+                catalog.register_view(name, location, message=message, author=author, dry_run=True)
             else:
                 catalog.register_table(
-                    name, location, overwrite=overwrite, location_mapping=mapping or None, dry_run=True
+                    name,
+                    location,
+                    overwrite=overwrite,
+                    location_mapping=mapping or None,
+                    message=message,
+                    author=author,
+                    dry_run=True,
                 )
             given_back = f"would drop {name}, which has the name now; `icecore undrop` gives it back under another"
             if dry_run:

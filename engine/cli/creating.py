@@ -85,6 +85,8 @@ def create(
             location=location,
             properties=properties,
             format_version=format_version,
+            message=message,
+            author=author,
         )
         is_there = catalog.table_exists(table)
         if dry_run or (replace and is_there and made_before(catalog, key) is None):
@@ -97,7 +99,7 @@ def create(
                 settings.print_record({"name": table, "dry_run": True, "replaces": is_there}, would)
                 return
             agree([would], yes=yes)
-        made = make(message=message, author=author, idempotency_key=key)
+        made = make(idempotency_key=key)
         text = TableText(made)
         columns_made = counted(len(made.schema().fields), "column")
         settings.print_record(text.as_dict(), f"created {text.name}: {columns_made}, partitioned by {text.partition()}")

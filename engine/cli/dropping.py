@@ -51,7 +51,7 @@ def drop(
         drop_it = catalog.drop_view if is_view else catalog.drop_table
         kind = "view" if is_view else "table"
         if done is None:
-            drop_it(name, dry_run=True)
+            drop_it(name, message=message, author=author, dry_run=True)
             would = f"would drop the view {name}" if is_view else f"would drop {name}: {_held(catalog, name)}"
             if dry_run:
                 settings.print_record({"name": name, "kind": kind, "position": None}, would)
@@ -89,7 +89,7 @@ def unregister(
     with settings.write() as catalog:
         done = None if dry_run else made_before(catalog, key)
         if done is None:
-            catalog.unregister_table(table, dry_run=True)
+            catalog.unregister_table(table, message=message, author=author, dry_run=True)
             would = f"would unregister {table}: {_held(catalog, table)}"
             if dry_run:
                 location = catalog.load_table(table).metadata_location

@@ -83,23 +83,28 @@ def test_every_command_that_commits_asks_or_takes_nothing_away() -> None:
 
 
 def test_what_asks_does_nothing_else(run: Run, run_json: RunJson, orders: str, tmp_path: Path) -> None:
-    """Where nobody is there, and of a dry run; neither commits, and what would be done is said before."""
+    """Where nobody is there, and of a dry run; neither commits, and what would be done is said before.
+
+    A commit must say why here, as it does: what is tried has the reason too.
+    """
     rows = tmp_path / "rows.csv"
     rows.write_text("id,ts,note\n1,2013-01-01T10:00:00Z,changed\n")
     run("tag", "create", orders, "t")
     run("branch", "create", orders, "b")
+    run("properties", "set", "shop", "icecore.require-message=true", "--namespace")
+    why = "-m", "why"
     more = tmp_path / "more.csv"
     more.write_text("id\n9\n")
-    run("append", orders, str(more), "--author", "eve")
+    run("append", orders, str(more), "--author", "eve", *why)
     for name in ("gone", "old"):
-        run("create", f"shop.{name}", "--schema", "i int")
-    run("drop", "shop.gone", "--yes")
+        run("create", f"shop.{name}", "--schema", "i int", *why)
+    run("drop", "shop.gone", "--yes", *why)
     run("namespace", "create", "more")
     metadata = run_json("describe", orders)["metadata_location"]
     log = run_json("log")
     given = {"rows.csv": str(rows), "METADATA": metadata, "LAST": str(log[-1]["position"])}
     for name, arguments in ASKS.items():
-        words = [*name.split(), *(given.get(a, a) for a in arguments)]
+        words = [*name.split(), *(given.get(a, a) for a in arguments), *why]
         if words[0] == "alter":
             words.insert(1, orders)
         told = run(*words, "--dry-run").stdout
