@@ -220,7 +220,9 @@ def resolve(
     """
     side = "the log" if keep == LOG else "the other engine"
     with settings.write() as catalog:
-        if dry_run or (not yes and made_before(catalog, key) is None):
+        # What goes on from the other engine is that engine's event, which has no key.
+        is_done = key is not None and catalog._warehouse.store.request_keys.has(key)
+        if dry_run or not (yes or is_done):
             found = catalog.resolve(table, keep, dry_run=True)
             assert isinstance(found, CatalogDryRun), "it is a dry run"
             changes = [text for p in found.parts for text in describe_changes(p.kind or "", p.payload)]

@@ -71,6 +71,10 @@ class RequestKeys:
             raise (ReusedKeyError if found["first_position"] is None else CommitStateUnknownError)(text)
         return StoredAnswer(*(found[n] for n in ("status", "first_position", "last_position", "answer")))
 
+    def has(self, key: str) -> bool:
+        """Whether any request was answered under a key."""
+        return self._exist() and self._log.row(REQUEST_KEYS, "find", idempotency_key=key, now_ms=now_ms()) is not None
+
     def put(self, request: KeyedRequest, status: int, answer: str | None, events: Sequence[Event] = ()) -> None:
         """Stores an answer, and drops those that expired, inside of a write transaction."""
         if not self._exist():

@@ -136,8 +136,14 @@ def test_archive_moves_the_oldest_events(run: Run, run_json: RunJson, warehouse:
     assert len(run_json("ls")) == 2
 
 
-def test_resolve_ends_a_conflict(run: Run, run_json: RunJson, warehouse: Path, orders: str) -> None:
-    """Where nothing is in conflict that is an error; a table by hand over which PyIceberg commits is resolved."""
+@pytest.mark.parametrize(("kept", "told", "value"), [("log", "the log", "ours"), ("foreign", "the other", "theirs")])
+def test_resolve_ends_a_conflict(
+    run: Run, run_json: RunJson, warehouse: Path, orders: str, kept: str, told: str, value: str
+) -> None:
+    """Where nothing is in conflict that is an error; a table by hand over which PyIceberg commits is resolved.
+
+    Who asks again under its key is told, and not asked.
+    """
     assert "no conflict" in run("resolve", orders, "--keep", "log", code=1).stderr
     with icecore.open(warehouse) as catalog:
         table = catalog.load_table(orders)
@@ -151,15 +157,17 @@ def test_resolve_ends_a_conflict(run: Run, run_json: RunJson, warehouse: Path, o
     with pytest.warns(ForeignCommitWarning, match="resolve"):
         position = run_json("sql", "SELECT max(position) AS p FROM log")
         for keep, side in (("log", "the log"), ("foreign", "the other engine")):
-            told = run("resolve", orders, "--keep", keep, "--dry-run").stdout
-            assert f"would resolve {orders}: it goes on from {side}\n  " in told
+            would = run("resolve", orders, "--keep", keep, "--dry-run").stdout
+            assert f"would resolve {orders}: it goes on from {side}\n  " in would
             assert run_json("resolve", orders, "--keep", keep, "--dry-run")["changes"]
             assert "give --yes" in run("resolve", orders, "--keep", keep, code=2).stderr
         assert run_json("sql", "SELECT max(position) AS p FROM log") == position
-        resolved = run("resolve", orders, "--keep", "log", "-m", "ours is right", "--yes")
-    assert "goes on from the log" in resolved.stdout
+        keyed = "resolve", orders, "--keep", kept, "--key", "settled"
+        resolved = run(*keyed, "-m", "it is right", "--yes")
+    assert f"goes on from {told}" in resolved.stdout
+    assert run(*keyed).stdout == resolved.stdout and run(*keyed, "--yes").stdout == resolved.stdout
     with icecore.open(warehouse) as catalog:
-        assert catalog.load_table(orders).properties["a"] == "ours"
+        assert catalog.load_table(orders).properties["a"] == value
 
 
 def test_blame_shows_who_and_the_row_before_all_else(run: Run, run_json: RunJson, orders: str) -> None:
