@@ -7,7 +7,7 @@ import click
 from icecore.engine.catalog.recovery.resolve_conflict import KEEPS, LOG
 from icecore.engine.cli.settings import Settings, namespace_of, namespace_option
 from icecore.engine.cli.texts import pairs
-from icecore.engine.cli.verbs import agree, change_command, dry_run_option, key_option, made_before, risk_options
+from icecore.engine.cli.verbs import agree, change_command, dry_run_option, key_option, made_before, risk_options, tried
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.common.text import counted
 from icecore.engine.display.table_text import TableText
@@ -65,16 +65,18 @@ def register(
         is_there = overwrite and made is None and catalog.table_exists(name)
         if dry_run or is_there:
             if view:
-                catalog.register_view(name, location, message=message, author=author, dry_run=True)
+                tried(catalog.register_view(name, location, message=message, author=author, dry_run=True))
             else:
-                catalog.register_table(
-                    name,
-                    location,
-                    overwrite=overwrite,
-                    location_mapping=mapping or None,
-                    message=message,
-                    author=author,
-                    dry_run=True,
+                tried(
+                    catalog.register_table(
+                        name,
+                        location,
+                        overwrite=overwrite,
+                        location_mapping=mapping or None,
+                        message=message,
+                        author=author,
+                        dry_run=True,
+                    )
                 )
             given_back = f"would drop {name}, which has the name now; `icecore undrop` gives it back under another"
             if dry_run:
@@ -223,9 +225,8 @@ def resolve(
         # What goes on from the other engine is that engine's event, which has no key.
         is_done = key is not None and catalog._warehouse.store.request_keys.has(key)
         if dry_run or not (yes or is_done):
-            found = catalog.resolve(table, keep, dry_run=True)
-            assert isinstance(found, CatalogDryRun), "it is a dry run"
-            changes = [text for p in found.parts for text in describe_changes(p.kind or "", p.payload)]
+            found = tried(catalog.resolve(table, keep, dry_run=True))
+            changes = [text for p in found.parts for text in describe_changes(p.kind, p.payload)]
             lines = [f"would resolve {table}: it goes on from {side}", *(f"  {text}" for text in changes)]
             if dry_run:
                 settings.print_record({"table": table, "dry_run": True, "changes": changes}, *lines)

@@ -17,7 +17,7 @@ from icecore.engine.cli.settings import (
     pass_settings,
 )
 from icecore.engine.cli.texts import pairs
-from icecore.engine.cli.verbs import agree, dry_run_option, examples, key_option, made_before
+from icecore.engine.cli.verbs import agree, dry_run_option, examples, key_option, made_before, tried
 from icecore.engine.common.text import counted
 from icecore.engine.display.table_text import TableText
 from icecore.engine.display.view_text import ViewText
@@ -90,7 +90,7 @@ def create(
         )
         is_there = catalog.table_exists(table)
         if dry_run or (replace and is_there and made_before(catalog, key) is None):
-            make(dry_run=True)
+            tried(make(dry_run=True))
             would = f"would create {table}"
             if is_there:
                 held = TableText(catalog.load_table(table)).total("records") or 0

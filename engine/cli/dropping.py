@@ -15,6 +15,7 @@ from icecore.engine.cli.verbs import (
     made_before,
     made_by,
     risk_options,
+    tried,
 )
 from icecore.engine.common.text import counted
 from icecore.engine.display.output import waiting
@@ -51,7 +52,7 @@ def drop(
         drop_it = catalog.drop_view if is_view else catalog.drop_table
         kind = "view" if is_view else "table"
         if done is None:
-            drop_it(name, message=message, author=author, dry_run=True)
+            tried(drop_it(name, message=message, author=author, dry_run=True))
             would = f"would drop the view {name}" if is_view else f"would drop {name}: {_held(catalog, name)}"
             if dry_run:
                 settings.print_record({"name": name, "kind": kind, "position": None}, would)
@@ -89,7 +90,7 @@ def unregister(
     with settings.write() as catalog:
         done = None if dry_run else made_before(catalog, key)
         if done is None:
-            catalog.unregister_table(table, message=message, author=author, dry_run=True)
+            tried(catalog.unregister_table(table, message=message, author=author, dry_run=True))
             would = f"would unregister {table}: {_held(catalog, table)}"
             if dry_run:
                 location = catalog.load_table(table).metadata_location

@@ -10,6 +10,7 @@ import click
 
 from icecore.engine.cli.settings import Command, commit_options, common_options, pass_settings
 from icecore.engine.common.text import counted, printable
+from icecore.engine.errors import CommitConflictError
 
 if TYPE_CHECKING:
     from icecore.engine.catalog.catalog import Catalog
@@ -95,6 +96,13 @@ def risk_options(command: Command) -> Command:
 def dry_run_option(command: Command) -> Command:
     """`--dry-run` of any command."""
     return click.option("--dry-run", is_flag=True, help="Only say what would be done.")(command)
+
+
+def tried(outcome: Any) -> Any:
+    """The outcome of a dry run over the catalog. Raises CommitConflictError for what would refuse it."""
+    if outcome.conflicts:
+        raise CommitConflictError("; ".join(outcome.conflicts))
+    return outcome
 
 
 def agree(would: Sequence[str], *, yes: bool) -> None:

@@ -9,7 +9,7 @@ import click
 
 from icecore.engine.cli.settings import Settings, commit_options, common_options, pass_settings
 from icecore.engine.cli.texts import TIMES, moment
-from icecore.engine.cli.verbs import agree, examples, key_option, made_before, risk_options
+from icecore.engine.cli.verbs import agree, examples, key_option, made_before, risk_options, tried
 from icecore.engine.display.output import row_lines
 from icecore.engine.errors import CommitConflictError, name_text
 from icecore.engine.events.commit_watch import watching_commits
@@ -161,8 +161,6 @@ def _lines(settings: Settings, events: list[dict[str, Any]]) -> list[str]:
 def _foretold(outcome: Any) -> list[dict[str, Any]]:
     from icecore.projections.inspect.log_table import describe_changes
 
-    if outcome.conflicts:
-        raise CommitConflictError("; ".join(outcome.conflicts))
     return [
         {
             "name": name_text(p.identifier),
@@ -170,7 +168,7 @@ def _foretold(outcome: Any) -> list[dict[str, Any]]:
             "changes": "; ".join(describe_changes(p.kind, p.payload)),
             "message": p.message,
         }
-        for p in outcome.parts
+        for p in tried(outcome).parts
     ]
 
 

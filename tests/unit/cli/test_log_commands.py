@@ -170,6 +170,32 @@ def test_resolve_ends_a_conflict(
         assert catalog.load_table(orders).properties["a"] == value
 
 
+def test_what_a_conflict_refuses_is_not_said_to_be_possible(
+    run: Run, run_json: RunJson, warehouse: Path, orders: str
+) -> None:
+    """A dry run, and the question, end as the command does: theirs can't be adopted, and is in the way of others."""
+    with icecore.open(warehouse) as catalog:
+        table = catalog.load_table(orders)
+        table.set_properties({"icecore.materialize": "manual"})
+        catalog.materialize(orders)
+        table.set_properties({"a": "ours"})
+    peer = SqlCatalog("icecore", uri=f"sqlite:///{warehouse}/icecore.db", warehouse=str(warehouse))
+    with peer.load_table(orders).transaction() as transaction:
+        transaction.set_properties(a="theirs")
+    Path(peer.load_table(orders).metadata_location.removeprefix("file://")).unlink()
+    peer.close()
+    with pytest.warns(ForeignCommitWarning):
+        for command in (
+            ["resolve", orders, "--keep", "foreign"],
+            ["drop", orders],
+            ["unregister", orders],
+            ["create", orders, "--schema", "i int", "--replace"],
+        ):
+            for more in (["--dry-run"], [], ["--yes"]):
+                assert "there is no such file" in run(*command, *more, code=1).stderr, command
+        assert "would resolve" in run("resolve", orders, "--keep", "log", "--dry-run").stdout
+
+
 def test_blame_shows_who_and_the_row_before_all_else(run: Run, run_json: RunJson, orders: str) -> None:
     """What doesn't fit a terminal is left out from the right; programs get the columns of `Table.blame`."""
     shown = run("blame", orders).stdout.splitlines()[0].split()
