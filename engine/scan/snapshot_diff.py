@@ -48,12 +48,13 @@ class SnapshotDiff:
         live files, and its totals. Properties, refs and the sort order are the table's: `Catalog.diff` tells of them.
         Raises StorageError, CorruptFileError.
         """
-        name, found = self._state.identifier, []
-        for snapshot in (self.before, self.after):
-            live = live_files(self._planner, self._state, snapshot)
-            found.append(snapshot_facts(self._state.metadata, snapshot, live["spec_id"].unique().to_pylist()))
-        changes = changes_of_facts(*found)
-        each = ObjectDiff("table", self._state.stream, name, name, changes, tuple(_counted(self.files())))
+        name, live = self._state.identifier, self._live_files()
+        facts = [
+            snapshot_facts(self._state.metadata, snapshot, files["spec_id"].unique().to_pylist())
+            for snapshot, files in zip((self.before, self.after), live, strict=True)
+        ]
+        counts = tuple(_counted(_of_one_only(*live)))
+        each = ObjectDiff("table", self._state.stream, name, name, changes_of_facts(*facts), counts)
         return pa.Table.from_pylist(list(rows_of_object(each)), schema=DIFF_SCHEMA)
 
     def files(self) -> pa.Table:
@@ -61,9 +62,7 @@ class SnapshotDiff:
 
         Raises StorageError, CorruptFileError.
         """
-        before, after = (live_files(self._planner, self._state, s) for s in (self.before, self.after))
-        parts = [_only(after, before, "added"), _only(before, after, "removed")]
-        return pa.concat_tables(parts)
+        return _of_one_only(*self._live_files())
 
     def rows(self) -> pa.Table:
         """The rows of only one of both, with `_change_type` DELETE and INSERT.
@@ -72,6 +71,10 @@ class SnapshotDiff:
         Raises StorageError, CorruptFileError.
         """
         return self._changelog.changes_between(self.before, self.after)
+
+    def _live_files(self) -> tuple[pa.Table, pa.Table]:
+        before, after = (live_files(self._planner, self._state, s) for s in (self.before, self.after))
+        return before, after
 
 
 def _counted(files: pa.Table) -> Iterator[FileChanges]:
@@ -83,6 +86,10 @@ def _counted(files: pa.Table) -> Iterator[FileChanges]:
             sums += [some.num_rows, pc.sum(some["record_count"], min_count=0).as_py()]
         if of_content.num_rows:
             yield FileChanges(None, CONTENT_NAMES[content], *sums)
+
+
+def _of_one_only(before: pa.Table, after: pa.Table) -> pa.Table:
+    return pa.concat_tables([_only(after, before, "added"), _only(before, after, "removed")])
 
 
 def _only(files: pa.Table, others: pa.Table, change: str) -> pa.Table:

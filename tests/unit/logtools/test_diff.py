@@ -13,8 +13,13 @@ from core_tables import make_table, pyiceberg_catalog, rows, store_of
 
 import icecore
 from icecore.engine.errors import ValidationError
+from icecore.engine.metadata.fold import TableState
+from icecore.engine.scan import snapshot_diff
+from icecore.engine.spec.snapshot import Snapshot
 from icecore.projections.audit.diff_files import file_changes
 from icecore.projections.history.object_diff import DIFF_SCHEMA, Change, FileChanges
+from icecore.projections.inspect.live_files import live_files
+from icecore.projections.plan.planner import Planner
 
 
 def lines(table: pa.Table) -> list[tuple[str | None, ...]]:
@@ -120,6 +125,22 @@ def test_two_snapshots_differ_in_metadata_too(catalog: icecore.Catalog) -> None:
     assert table.diff("t", "t").metadata().num_rows == 0
     since_the_beginning = catalog.diff_table("ns.t", 0).metadata().to_pylist()
     assert {r["action"] for r in since_the_beginning if r["what"] != "data-files"} == {"added"}
+
+
+def test_the_live_files_of_a_snapshot_are_read_once(catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of large tables are not kept."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    table.append(rows(2))
+    read = []
+
+    def counted(planner: Planner, state: TableState, snapshot: Snapshot | None) -> pa.Table:
+        read.append(snapshot)
+        return live_files(planner, state, snapshot)
+
+    monkeypatch.setattr(snapshot_diff, "live_files", counted)
+    found = table.diff(table.snapshots()[0].snapshot_id)
+    assert found.metadata().num_rows and read == [found.before, found.after]
 
 
 def test_files_and_rows_come_from_the_log_alone(catalog: icecore.Catalog) -> None:
