@@ -85,9 +85,9 @@ def clone(
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Told]:
+    """A bar on standard error, if a person is there to see it."""
     from icecore.engine.relocate.relocate_warehouse import no_progress
 
-    """A bar on standard error, if a person is there to see it."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield no_progress
