@@ -15,6 +15,8 @@ from icecore.engine.queries.query_limits import limited_connection
 from icecore.engine.query.needed_rows import PLANS
 
 MOST_KEPT = 4
+MOST_FILES = 1000
+"""Those of several queries are gathered up to so many: to allow a thousand takes as long as all else of one."""
 
 
 def instance_of(files: Iterable[str], memory_limit: str | None) -> duckdb.DuckDBPyConnection:
@@ -42,10 +44,11 @@ class FileInstances:
     """The instances of the snapshots that were asked last: to make one takes longer than many a query.
 
     Queries that read no file share one, of no snapshots. One that lacks a file can't be given it any more, so another
-    takes its place, which has those of both: all are files of the same snapshots.
+    takes its place, which has those of both, if these are not too many: all are files of the same snapshots.
     """
 
     most_kept: int = MOST_KEPT
+    most_files: int = MOST_FILES
     _kept: dict[Hashable, FileInstance] = field(factory=dict, init=False, repr=False)
     _lock: Lock = field(factory=Lock, init=False, repr=False)
 
@@ -60,22 +63,27 @@ class FileInstances:
 
     def connect(self, snapshots: Hashable, files: frozenset[str]) -> duckdb.DuckDBPyConnection:
         """A connection that can reach these files of some snapshots; no other sees its names."""
-        with self._lock:
-            try:
-                return self._connect(snapshots, files)
-            except duckdb.Error:
-                # After a fatal error an instance answers nothing any more.
+        try:
+            return self._connect(snapshots, files)
+        except duckdb.Error:
+            # After a fatal error an instance answers nothing any more.
+            with self._lock:
                 self._kept.pop(snapshots, None)
-                return self._connect(snapshots, files)
+            return self._connect(snapshots, files)
 
     def _connect(self, snapshots: Hashable, files: frozenset[str]) -> duckdb.DuckDBPyConnection:
-        found = self._kept.pop(snapshots, None)
+        with self._lock:
+            found = self._kept.get(snapshots)
         if found is None or not files <= found.files:
-            files = files | found.files if found else files
+            both = files | found.files if found else files
+            files = both if len(both) <= self.most_files else files
+            # While no other query waits: one of many files takes long to make.
             found = FileInstance(instance_of(files, None), files)
-        self._kept[snapshots] = found
-        if len(self._kept) > self.most_kept:
-            del self._kept[next(iter(self._kept))]
+        with self._lock:
+            self._kept.pop(snapshots, None)
+            self._kept[snapshots] = found
+            if len(self._kept) > self.most_kept:
+                del self._kept[next(iter(self._kept))]
         connection = found.root.cursor()
         duck.rows(connection, query(duck.SETTINGS, "reads_files"))
         return connection

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 from unittest.mock import Mock
 
 import duckdb
@@ -108,6 +109,42 @@ def test_files_of_another_table_are_out_of_reach_whoever_asked_before(lake: icec
         assert con.execute(f"SELECT count(*) FROM read_parquet({paths[:2]})").fetchall() == [(3,)]
         with pytest.raises(duckdb.PermissionException):
             con.execute(f"SELECT * FROM read_parquet('{paths[2]}')")
+
+
+def test_one_of_many_files_does_not_grow(made: Mock) -> None:
+    """Each query of other files of a table would make a larger one than the query before it."""
+    instances = FileInstances(most_files=3)
+    for path in "abcd":
+        instances.connect("snapshot", frozenset([path]))
+    assert [call.args[0] for call in made.call_args_list] == [{"a"}, {"a", "b"}, {"a", "b", "c"}, {"d"}]
+    instances.connect("snapshot", frozenset("abcdef"))
+    instances.connect("snapshot", frozenset("ef"))
+    assert made.call_count == 5
+
+
+def test_no_query_waits_for_the_instance_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of many files takes seconds to make."""
+    instances, made, is_making, may_go_on = FileInstances(), file_instances.instance_of, Event(), Event()
+
+    def slow(files: frozenset[str], memory_limit: str | None) -> duckdb.DuckDBPyConnection:
+        if files:
+            is_making.set()
+            assert may_go_on.wait(60)
+        return made(files, memory_limit)
+
+    monkeypatch.setattr(file_instances, "instance_of", slow)
+    first = Thread(target=instances.connect, args=("many", frozenset("a")))
+    first.start()
+    other = Thread(target=instances.connect, args=("none", frozenset()), daemon=True)
+    try:
+        assert is_making.wait(60)
+        other.start()
+        other.join(20)
+        assert not other.is_alive()
+    finally:
+        may_go_on.set()
+        first.join()
+    assert list(instances._kept) == ["none", "many"]
 
 
 def test_another_is_made_where_one_was_lost(lake: icecore.Catalog, instances: FileInstances) -> None:
