@@ -122,7 +122,8 @@ def test_captures(shop: Path, width: int | None, monkeypatch: pytest.MonkeyPatch
 def test_a_terminal_has_its_width_and_a_pager(shop: Path) -> None:
     """Seen by a process whose terminal has 80 columns and 5 lines."""
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "LESS")}
-    environment["PAGER"] = "sed s/^/paged:/"
+    # A dumb one is not told what takes longer than a second.
+    environment |= {"PAGER": "sed s/^/paged:/", "TERM": "dumb"}
     text = _on_terminal([sys.executable, "-m", "icecore", "-w", str(shop), "show", "shop.orders"], environment)
     assert [line[:8] for line in text.splitlines()] == [
         "paged:id",
