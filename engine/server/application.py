@@ -160,9 +160,8 @@ async def _client_gone(receive: Receive) -> None:
 
 def application(catalog: Catalog, settings: ServerSettings | None = None) -> Starlette:
     """The REST catalog of an open warehouse, as an ASGI application. Raises MissingDependencyError, StorageError."""
-    listed = [e for e in OPERATIONS if e.has_prefix]
-    endpoints, reads = tuple(e.documented for e in listed), tuple(e.documented for e in listed if not e.is_write)
-    serving = Serving(catalog, settings or ServerSettings(), endpoints, reads)
+    endpoints = tuple(e.documented for e in OPERATIONS if e.has_prefix)
+    serving = Serving(catalog, settings or ServerSettings(), endpoints)
     threads = Threads(serving)
 
     @asynccontextmanager

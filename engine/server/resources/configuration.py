@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from icecore.engine.common.location import to_uri
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call
@@ -18,14 +16,15 @@ def configuration(call: Call) -> Answer:
     """The operations that are served, and how clients are to speak to the server.
 
     Clients call the one warehouse as they like where the server has no names for it; a path must be its folder. Else
-    they are told 404. The warehouse `at/<position or time>` is all of it as it was then, with the operations that only
-    read. Raises ValidationError for a time that is none.
+    they are told 404. The warehouse `at/<position or time>` is all of it as it was then; that lists what changes it
+    too, since Java's client removes the files of a commit that is refused, and not of one that it can't ask for. Raises
+    ValidationError for a time that is none.
     """
     asked = call.query.get("warehouse", "")
     if asked.startswith(AT):
         check_at(asked.removeprefix(AT))
         # Java's clients make no path of a prefix with a space.
-        return _configured(call.serving.reads, {"prefix": asked.replace(" ", "T")})
+        return _configured(call, {"prefix": asked.replace(" ", "T")})
     path, names = call.catalog.path, call.serving.settings.names
     is_folder = asked.rstrip("/") in (str(path), path.as_uri(), to_uri(path).rstrip("/"))
     if "/" in asked and not is_folder:
@@ -33,12 +32,12 @@ def configuration(call: Call) -> Answer:
         return named_error(404, "NoSuchWarehouseException", text)
     if asked and names and not is_folder and asked not in names:
         return named_error(404, "NoSuchWarehouseException", f"Warehouse does not exist: {asked[:200]}")
-    return _configured(call.serving.endpoints, {})
+    return _configured(call, {})
 
 
-def _configured(endpoints: Sequence[str], overrides: dict[str, str]) -> Answer:
+def _configured(call: Call, overrides: dict[str, str]) -> Answer:
     told = {"namespace-separator": ENCODED_SEPARATOR} | overrides
-    found = {"defaults": {}, "overrides": told, "endpoints": list(endpoints)}
+    found = {"defaults": {}, "overrides": told, "endpoints": list(call.serving.endpoints)}
     return json_answer({**found, "idempotency-key-lifetime": LIFETIME})
 
 

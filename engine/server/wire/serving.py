@@ -64,8 +64,6 @@ class Serving:
     catalog: Catalog
     settings: ServerSettings = ServerSettings()
     endpoints: tuple[str, ...] = ()
-    reads: tuple[str, ...] = ()
-    """Those endpoints that change nothing."""
     kept: KeptAnswers = field(init=False)
     quick: QuickLoads = field(init=False)
     tokens: AccessTokens = field(init=False)
