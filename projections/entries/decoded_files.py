@@ -12,17 +12,16 @@ import os
 import time
 import uuid
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
-from icecore.engine.storage.file_io import Storage
-from icecore.projections.entries.manifest_entries import ManifestEntries
 
 WORTH_A_FILE = 2**16
 """How many bytes a manifest has at least whose entries are kept: those of smaller ones are soon decoded."""
@@ -33,70 +32,56 @@ _SUFFIX = ".arrow"
 _CRC_BYTES = 4
 
 
+Decode: TypeAlias = "Callable[[Sequence[ListedManifest]], Iterator[pa.Table]]"
+"""`ManifestEntries.canonical_all` of one table."""
+
+
 @frozen
 class DecodedFiles:
-    """The files in a folder; a folder that is None keeps nothing."""
+    """The files in a folder."""
 
-    folder: Path | None
+    folder: Path
 
     def canonical_all(
-        self,
-        entries: ManifestEntries,
-        stream: str,
-        manifests: Sequence[ListedManifest],
-        storage: Storage,
-        left_out: frozenset[str] = frozenset(),
+        self, manifests: Sequence[ListedManifest], decode: Decode, *, are_whole: bool
     ) -> Iterator[pa.Table]:
-        """The entries of manifests, as by `ManifestEntries.canonical_all`, but large ones are decoded once only."""
-        if self.folder is None or not any(map(_is_worth_a_file, manifests)):
-            yield from entries.canonical_all(stream, manifests, storage, left_out)
+        """The entries of manifests as `decode` gives them, but large ones are decoded once only.
+
+        What lacks columns, as `are_whole` tells, is not kept.
+        """
+        if any(map(_is_worth_a_file, manifests)):
+            yield from self._read_or_made(manifests, decode, are_whole)
         else:
-            yield from self._read_or_made(entries, stream, manifests, storage, left_out)
-        if not left_out:
+            yield from decode(manifests)
+        if are_whole:
             self._sweep()
 
-    def _read_or_made(
-        self,
-        entries: ManifestEntries,
-        stream: str,
-        manifests: Sequence[ListedManifest],
-        storage: Storage,
-        left_out: frozenset[str],
-    ) -> Iterator[pa.Table]:
+    def _read_or_made(self, manifests: Sequence[ListedManifest], decode: Decode, are_whole: bool) -> Iterator[pa.Table]:
         """The entries of manifests, of which those of large ones are in files, or get one."""
-        assert self.folder is not None
-        if not left_out:
+        if are_whole:
             # Not later: where it is gone by then it was removed with what was forgotten.
             with contextlib.suppress(OSError):
                 self.folder.mkdir(parents=True, exist_ok=True)
         there = frozenset(_names(self.folder))
         for is_there, of_run in groupby(manifests, lambda m: _name(m) in there):
-            if is_there:
-                for listed in of_run:
-                    found = self._read(listed)
-                    if found is None:
-                        (found,) = self._made(entries, stream, [listed], storage, left_out)
-                    yield found
-            else:
-                yield from self._made(entries, stream, list(of_run), storage, left_out)
+            if not is_there:
+                yield from self._made(list(of_run), decode, are_whole)
+                continue
+            for listed in of_run:
+                found = self._read(listed)
+                if found is None:
+                    (found,) = self._made([listed], decode, are_whole)
+                yield found
 
-    def _made(
-        self,
-        entries: ManifestEntries,
-        stream: str,
-        manifests: Sequence[ListedManifest],
-        storage: Storage,
-        left_out: frozenset[str],
-    ) -> Iterator[pa.Table]:
+    def _made(self, manifests: Sequence[ListedManifest], decode: Decode, are_whole: bool) -> Iterator[pa.Table]:
         """The entries of manifests that no file has; those of large ones that are whole get one."""
-        for listed, found in zip(manifests, entries.canonical_all(stream, manifests, storage, left_out), strict=True):
-            if not left_out and _is_worth_a_file(listed):
+        for listed, found in zip(manifests, decode(manifests), strict=True):
+            if are_whole and _is_worth_a_file(listed):
                 self._write(listed, found)
             yield found
 
     def _read(self, listed: ListedManifest) -> pa.Table | None:
         """The entries in a manifest's file; None where it is gone, or is removed since it is damaged."""
-        assert self.folder is not None
         path = self.folder / _name(listed)
         try:
             data = memoryview(path.read_bytes())
@@ -117,7 +102,6 @@ class DecodedFiles:
 
     def _write(self, listed: ListedManifest, entries: pa.Table) -> None:
         """Keeps the entries of a manifest, where its folder can be written."""
-        assert self.folder is not None
         sink = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
         with pa.ipc.new_stream(sink, ENTRY_SCHEMA, options=options) as writer:
@@ -134,8 +118,6 @@ class DecodedFiles:
 
     def _sweep(self) -> None:
         """Removes files that nobody used for long, also of writers that died and of other releases."""
-        if self.folder is None:
-            return
         oldest = time.time() - UNUSED_AFTER_S
         for name in _names(self.folder, "decoded-"):
             path = self.folder / name

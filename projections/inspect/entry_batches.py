@@ -128,9 +128,7 @@ def entry_batches(
     held: list[pa.Table] = []
     listed: list[ListedManifest] = []
     rows = 0
-    entries, storage = planner.repository.entries, planner.repository.storage_of(state)
-    read = decoded_files(planner, state.stream).canonical_all(entries, state.stream, manifests, storage, left_out)
-    for each, found in zip(manifests, read, strict=True):
+    for each, found in zip(manifests, _read(planner, state, manifests, left_out), strict=True):
         held.append(found if contents is None else _live(found, contents))
         listed.append(each)
         rows += held[-1].num_rows
@@ -141,11 +139,19 @@ def entry_batches(
         yield _joined(held, listed)
 
 
-def decoded_files(planner: Planner, stream: str) -> DecodedFiles:
-    """The files beside the segments of a table in which decoded entries are kept."""
+def _read(
+    planner: Planner, state: TableState, manifests: Sequence[ListedManifest], left_out: frozenset[str]
+) -> Iterator[pa.Table]:
+    """The canonical entries of each manifest; decoded ones are kept beside the segments, where these are on disk."""
+    stream, storage = state.stream, planner.repository.storage_of(state)
+
+    def decode(wanted: Sequence[ListedManifest]) -> Iterator[pa.Table]:
+        return planner.repository.entries.canonical_all(stream, wanted, storage, left_out)
+
     if planner.cache is None:
-        return DecodedFiles(None)
-    return DecodedFiles(planner.cache / segment_folder_name(stream, planner.forgotten(stream)))
+        return decode(manifests)
+    files = DecodedFiles(planner.cache / segment_folder_name(stream, planner.forgotten(stream)))
+    return files.canonical_all(manifests, decode, are_whole=not left_out)
 
 
 def _joined(held: Sequence[pa.Table], listed: Sequence[ListedManifest]) -> pa.Table:
