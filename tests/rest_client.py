@@ -34,6 +34,14 @@ SCHEMA = {
         {"id": 9, "name": "city", "required": False, "type": "string"},
     ],
 }
+VIEW_VERSION = {
+    "version-id": 1,
+    "schema-id": 0,
+    "timestamp-ms": 1_700_000_000_000,
+    "summary": {"engine-name": "tests"},
+    "default-namespace": ["ns"],
+    "representations": [{"type": "sql", "sql": "SELECT id FROM t", "dialect": "duckdb"}],
+}
 
 
 @frozen

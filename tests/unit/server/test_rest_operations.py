@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,23 +12,12 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType
-from rest_client import SCHEMA, RestClient, make_table, served
+from rest_client import SCHEMA, VIEW_VERSION, RestClient, make_table, served
 
 import icecore
 from icecore.engine.errors import ValidationError
-from icecore.engine.metadata.view_fold import ViewState
-from icecore.engine.repository.view_repository import ViewRepository
 from icecore.engine.server.application import OPERATIONS
 from icecore.engine.server.server_settings import ServerSettings
-
-VERSION = {
-    "version-id": 1,
-    "schema-id": 0,
-    "timestamp-ms": 1_700_000_000_000,
-    "summary": {"engine-name": "tests"},
-    "default-namespace": ["ns"],
-    "representations": [{"type": "sql", "sql": "SELECT id FROM t", "dialect": "duckdb"}],
-}
 
 
 def test_configuration_lists_what_is_served(rest: RestClient, catalog: icecore.Catalog) -> None:
@@ -112,7 +100,7 @@ def test_a_plus_in_a_path_is_a_space_of_old_java_clients_alone(rest: RestClient,
         assert rest.post("/v1/namespaces", {"namespace": [name]}).status == 200
         path = f"/v1/namespaces/{quote(name)}"
         assert rest.post(f"{path}/tables", {"name": name, "schema": SCHEMA}).status == 200
-        made = {"name": f"v {name}", "schema": SCHEMA, "view-version": VERSION, "properties": {}}
+        made = {"name": f"v {name}", "schema": SCHEMA, "view-version": VIEW_VERSION, "properties": {}}
         assert rest.post(f"{path}/views", made).status == 200
     for _ in range(2):
         for headers, meant in (({}, "a+b"), (old_java, "a b")):
@@ -258,7 +246,7 @@ def test_no_way_of_creating_takes_a_name_that_nothing_can_have(tmp_path: Path, n
         {"action": "set-default-sort-order", "sort-order-id": -1},
     ]
     creation = {"requirements": [{"type": "assert-create"}], "updates": updates}
-    view = {"name": name, "schema": SCHEMA, "view-version": VERSION, "properties": {}}
+    view = {"name": name, "schema": SCHEMA, "view-version": VIEW_VERSION, "properties": {}}
     asked: list[tuple[str, Any]] = [("/v1/namespaces/ns/views", view)]
     for namespace in (["ns"], [], [""], ["n.s"]):
         change = {"identifier": {"namespace": namespace, "name": name if namespace == ["ns"] else "u"}, **creation}
@@ -286,54 +274,10 @@ def test_a_table_whose_metadata_file_is_gone_says_so(rest: RestClient, catalog: 
     assert rest.get("/v1/namespaces/ns/tables/t").status == 200
 
 
-def test_a_view_is_answered_as_its_commit_left_it(
-    rest: RestClient, catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever another writer makes of it before the answer: it was told as theirs, and renamed as 500, unknown."""
-    make_table(rest)
-    follow = ViewRepository._after
-    others: list[Callable[[], object]] = []
-
-    def raced(views: ViewRepository, stream: str) -> ViewState:
-        state = follow(views, stream)
-        while others:
-            others.pop()()
-        return state
-
-    monkeypatch.setattr(ViewRepository, "_after", raced)
-    others.append(lambda: catalog.rename_view("ns.v", "ns.w"))
-    body = {"name": "v", "schema": SCHEMA, "view-version": VERSION, "properties": {}}
-    made = rest.post("/v1/namespaces/ns/views", body)
-    assert made.status == 200 and "properties" not in made.json["metadata"]
-    change = {"updates": [{"action": "set-properties", "updates": {"comment": "mine"}}]}
-    theirs = {"updates": [{"action": "set-properties", "updates": {"comment": "theirs"}}]}
-    others.append(lambda: rest.post("/v1/namespaces/ns/views/w", theirs))
-    assert rest.post("/v1/namespaces/ns/views/w", change).json["metadata"]["properties"] == {"comment": "mine"}
-    assert rest.get("/v1/namespaces/ns/views/w").json["metadata"]["properties"] == {"comment": "theirs"}
-    others.append(lambda: catalog.rename_view("ns.w", "ns.v"))
-    assert rest.post("/v1/namespaces/ns/views/w", change).json["metadata"]["properties"] == {"comment": "mine"}
-
-
-def test_views_are_made_changed_and_dropped(rest: RestClient, catalog: icecore.Catalog) -> None:
-    make_table(rest)
-    body = {"name": "v", "schema": SCHEMA, "view-version": VERSION, "properties": {}}
-    made = rest.post("/v1/namespaces/ns/views", body).json["metadata"]
-    assert made["versions"][0]["representations"] == VERSION["representations"]
-    assert rest.get("/v1/namespaces/ns/views").json == {"identifiers": [{"namespace": ["ns"], "name": "v"}]}
-    change = {
-        "requirements": [{"type": "assert-view-uuid", "uuid": made["view-uuid"]}],
-        "updates": [{"action": "set-properties", "updates": {"comment": "ids"}}],
-    }
-    assert rest.post("/v1/namespaces/ns/views/v", change).json["metadata"]["properties"] == {"comment": "ids"}
-    assert catalog.load_view("ns.v").state.metadata.current_version().representations[0].sql == "SELECT id FROM t"
-    assert rest.ask("DELETE", "/v1/namespaces/ns/views/v").status == 204
-    assert rest.ask("HEAD", "/v1/namespaces/ns/views/v").status == 404
-
-
 def test_a_file_that_can_not_be_registered_is_the_clients_fault(rest: RestClient, catalog: icecore.Catalog) -> None:
     """It was answered 500, as if the server had failed: of another kind, no metadata, or where no file can be."""
     table = make_table(rest)["metadata-location"]
-    view = {"name": "v", "schema": SCHEMA, "view-version": VERSION, "properties": {}}
+    view = {"name": "v", "schema": SCHEMA, "view-version": VIEW_VERSION, "properties": {}}
     of_view = rest.post("/v1/namespaces/ns/views", view).json["metadata-location"]
     nonsense = catalog.path / "x.metadata.json"
     nonsense.write_bytes(b"{")
@@ -381,7 +325,9 @@ def test_what_is_malformed_is_the_clients_fault(
     rest: RestClient, method: str, path: str, raw: bytes, status: int
 ) -> None:
     make_table(rest)
-    rest.post("/v1/namespaces/ns/views", {"name": "v", "schema": SCHEMA, "view-version": VERSION, "properties": {}})
+    rest.post(
+        "/v1/namespaces/ns/views", {"name": "v", "schema": SCHEMA, "view-version": VIEW_VERSION, "properties": {}}
+    )
     reply = rest.ask(method, path, raw=raw)
     assert reply.status == reply.error[0] == status
 
@@ -418,7 +364,7 @@ def test_what_lists_hold_is_looked_at(
     statistics = {"snapshot-id": 1, "statistics-path": "x", **sizes, "blob-metadata": [blob]}
     body["updates"] = [{"action": "set-statistics", "statistics": statistics}]
     assert "'fields' must hold" in rest.post("/v1/namespaces/ns/tables/t", body).error[2]
-    version = {**VERSION, "default-namespace": [wrong]}
+    version = {**VIEW_VERSION, "default-namespace": [wrong]}
     view = {"name": "v", "schema": SCHEMA, "view-version": version, "properties": {}}
     assert "'default-namespace' must hold" in rest.post("/v1/namespaces/ns/views", view).error[2]
     assert catalog.position == position
