@@ -10,11 +10,13 @@ import ctypes
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from attrs import frozen
 
+T = TypeVar("T")
 Turn: TypeAlias = "AbstractContextManager[None, None]"
 """A time for which no other thread does the same."""
 
@@ -37,6 +39,45 @@ def watch(forked: Forked) -> None:
 def abandon(connection: object) -> None:
     """Keeps a parent's connection from ever being closed here, at the end of the process too."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+class Left:
+    """Connections of one thread, which a forked process leaves to its parent.
+
+    The other threads end there before anything of ours runs, and with them what only they had: it must not be closed.
+    Kept in a `threading.local` beside what it holds.
+    """
+
+    def __init__(self, *connections: object) -> None:
+        self._connections = connections
+        self._pid = os.getpid()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process made them."""
+        return self._pid == os.getpid()
+
+    def __del__(self) -> None:
+        if not self.is_own:
+            for connection in self._connections:
+                abandon(connection)
+
+
+class PerThread(Generic[T]):
+    """A connection for each thread that asks, which ends with the thread; a forked process makes its own."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._local = threading.local()
+
+    def get(self) -> T:
+        """This thread's connection. Raises what making one does."""
+        left: Left | None = getattr(self._local, "left", None)
+        if left is None or not left.is_own:
+            connection = self._make()
+            self._local.left, self._local.connection = Left(connection), connection
+        found: T = self._local.connection
+        return found
 
 
 class Lock:

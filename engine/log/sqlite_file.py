@@ -98,6 +98,7 @@ class SqliteFile:
             self._check_is_same()
             found, takes_locks, seen = self._opened()
             self._local.held = self._held(found, takes_locks)
+            self._local.left = fork_safety.Left(found, self._local.held)
             self._local.look_at = 0.0
             self._local.connection, self._local.seen = found, seen
         return found
@@ -131,11 +132,8 @@ class SqliteFile:
             time.sleep(random.uniform(0.001, 0.01))
 
     def forget_parent(self) -> None:
-        """Leaves this thread's connection to the parent process."""
-        if (found := getattr(self._local, "connection", None)) is not None:
-            fork_safety.abandon(found)
-            fork_safety.abandon(self._local.held)
-            self._local.connection = None
+        """Leaves the connections to the parent process."""
+        self._local = threading.local()
 
     def _takes_locks(self) -> bool:
         """Whether SQLite may make the shared memory file that its locks need, or must find one.
@@ -227,7 +225,7 @@ class SqliteFile:
             if not self._local.held.is_lost():
                 found.close()
                 self._local.held.leave()
-            self._local.connection = None
+            self._local.connection = self._local.left = None
 
     # Queries
 

@@ -7,8 +7,6 @@ its rows is asked of its tables.
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -47,7 +45,6 @@ _OWNER = "the query"
 _MOST_READS = 64
 """A view that names its tables more often, with the views in it, is computed once: with each layer of views that name
 one below them twice DuckDB's plan is twice as large."""
-_local = threading.local()
 
 
 def prepare_query(
@@ -226,7 +223,7 @@ def _preparation(
     memory_limit: str | None = None,
 ) -> Iterator[_Preparation]:
     with ExitStack() as stand_ins:
-        yield _Preparation(_planning_connection(), LoadedOnce(lookup), all_names, timeout, memory_limit, stand_ins)
+        yield _Preparation(_planning.get(), LoadedOnce(lookup), all_names, timeout, memory_limit, stand_ins)
 
 
 @contextmanager
@@ -239,14 +236,13 @@ def _duckdb_refusals(owner: str) -> Iterator[None]:
 
 
 def _planning_connection() -> duckdb.DuckDBPyConnection:
-    """This thread's DuckDB that plans queries and runs none; a forked process has one of its own."""
-    found: duckdb.DuckDBPyConnection | None = getattr(_local, "connection", None)
-    if found is None or _local.pid != os.getpid():
-        fork_safety.abandon(found)
-        found, _local.pid = limited_connection(None), os.getpid()
-        for setting in ("arrow_as_is", "no_python_names", "one_thread", "no_files"):
-            duck.rows(found, query(duck.SETTINGS, setting))
-        for setting in ("all_conditions", "no_more_settings"):
-            duck.rows(found, query(PLANS, setting))
-        _local.connection = found
-    return found
+    """A DuckDB that plans queries and runs none."""
+    made = limited_connection(None)
+    for setting in ("arrow_as_is", "no_python_names", "one_thread", "no_files"):
+        duck.rows(made, query(duck.SETTINGS, setting))
+    for setting in ("all_conditions", "no_more_settings"):
+        duck.rows(made, query(PLANS, setting))
+    return made
+
+
+_planning = fork_safety.PerThread(_planning_connection)

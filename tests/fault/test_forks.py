@@ -113,6 +113,34 @@ def test_a_fork_while_a_thread_plans(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert in_a_child(lambda: planned(table), thread, held, done) == (16, None)
 
 
+@pytest.mark.parametrize("use", ["query", "filter", "commit"])
+def test_a_fork_after_a_thread_has_used_connections_of_its_own(tmp_path: Path, use: str) -> None:
+    """The thread's are closed by nobody in the forked process, where it has ended before anything of ours runs."""
+    catalog, table = registered(tmp_path / "w", written(tmp_path / "theirs"))
+    held, done = threading.Event(), threading.Event()
+
+    def work() -> int:
+        match use:
+            case "query":
+                return int(catalog.query("SELECT count(*) FROM ns.t WHERE id > 3").fetchall()[0][0])
+            case "filter":
+                return len(ids_of(table, row_filter="id > 3"))
+            case _:
+                catalog.load_table("ns.t").append(rows(99))
+                return planned(table)
+
+    def hold() -> None:
+        for _ in range(3):
+            work()
+        held.set()
+        done.wait(60)
+
+    with catalog:
+        found, failed = in_a_child(work, threading.Thread(target=hold), held, done)
+        assert failed is None and found
+        assert catalog.verify().problems == ()
+
+
 def test_a_fork_while_a_thread_makes_the_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first plan of the forked process makes one of its own."""
     catalog, table = registered(tmp_path / "w", written(tmp_path / "theirs"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from functools import lru_cache
@@ -34,20 +32,22 @@ from icecore.engine.spec.types import (
     TimeType,
 )
 
-_local = threading.local()
 # Types whose values are compared as their numbers: see `to_sql`.
 _NUMBERED = (DateType, TimeType, *TIMESTAMP_TYPES)
 
 
+def _connect() -> duckdb.DuckDBPyConnection:
+    made = ROWS_AT_HAND.connect()
+    made.execute(query(duck.SETTINGS, "utc"))
+    return made
+
+
+_connections = fork_safety.PerThread(_connect)
+
+
 def connection() -> duckdb.DuckDBPyConnection:
     """This thread's connection to DuckDB; a forked process has one of its own."""
-    found: duckdb.DuckDBPyConnection | None = getattr(_local, "connection", None)
-    if found is None or _local.pid != os.getpid():
-        fork_safety.abandon(found)
-        found, _local.pid = ROWS_AT_HAND.connect(), os.getpid()
-        found.execute(query(duck.SETTINGS, "utc"))
-        _local.connection = found
-    return found
+    return _connections.get()
 
 
 def keep_rows(rows: pa.Table, bound: Expression, schema: Schema) -> pa.Table:
