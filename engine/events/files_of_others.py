@@ -22,6 +22,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.metadata_json import WHERE
 
 KEPT_FILES = "kept-files"
+METADATA_FILE = "metadata-file"
 MANIFEST, MANIFEST_LIST = "manifest", "manifest-list"
 MOST_BYTES = 256 * 2**20
 """What the files of one event may have together; of those beyond it the event has the checksums only."""
@@ -30,7 +31,7 @@ MOST_BYTES = 256 * 2**20
 def kept_file(data: bytes) -> dict[str, Any]:
     """The part of an event's payload that holds the file."""
     return {
-        "metadata-file": base64.b64encode(zlib.compress(data, 6)).decode(),
+        METADATA_FILE: base64.b64encode(zlib.compress(data, 6)).decode(),
         "metadata-sha256": hashlib.sha256(data).hexdigest(),
         "metadata-length": len(data),
     }
@@ -40,7 +41,7 @@ def original_bytes(payload: Mapping[str, Any]) -> bytes:
     """The bytes of the metadata file that an event adopted. Raises CorruptLogError where they are not there whole."""
     where = payload["metadata-location"]
     try:
-        data = zlib.decompress(base64.b64decode(payload["metadata-file"], validate=True))
+        data = zlib.decompress(base64.b64decode(payload[METADATA_FILE], validate=True))
     except (zlib.error, binascii.Error, KeyError, TypeError, ValueError) as e:
         raise CorruptLogError(f"the log's copy of {where} can't be read: {e}") from e
     if hashlib.sha256(data).hexdigest() != payload["metadata-sha256"]:

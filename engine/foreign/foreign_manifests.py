@@ -9,7 +9,7 @@ from typing import Any
 from attrs import define, field
 
 from icecore.engine.common.ids import new_salt
-from icecore.engine.errors import CorruptFileError, StorageError
+from icecore.engine.errors import CorruptFileError, ForbiddenLocationError, StorageError
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.files_of_others import MANIFEST, MANIFEST_LIST, GivenFile
 from icecore.engine.log.read_models import ReadModels
@@ -17,6 +17,9 @@ from icecore.engine.log.store import WriteTransaction
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
+
+MOST_BYTES_OF_REGISTERED = 16 * 2**20
+"""What the files of a table may have together that comes whole; those of snapshots beyond it are in no event."""
 
 
 def append_keeping(
@@ -54,6 +57,53 @@ def files_between(
         own = None if parent is None else after.snapshot_by_id(parent) or before.snapshot_by_id(parent)
         reading.read(snapshot, own)
     return tuple(reading.files.values())
+
+
+def files_of_registered(metadata: TableMetadata, storage: Storage) -> tuple[GivenFile, ...]:
+    """The lists and manifests of a table that comes whole: of the current and the newest snapshots, while they fit.
+
+    They fit in `MOST_BYTES_OF_REGISTERED`. Those of an object store, and what can't be read, are left out.
+    """
+    files = dict[str, GivenFile]()
+    newest = sorted(metadata.snapshots, key=lambda s: (s.snapshot_id == metadata.current_snapshot_id, s.timestamp_ms))
+    with contextlib.suppress(_DoesNotFit):
+        for snapshot in reversed(newest):
+            left = MOST_BYTES_OF_REGISTERED - sum(len(f.data) for f in files.values())
+            files |= _files_of(snapshot, files, storage, left)
+    return tuple(files.values())
+
+
+class _DoesNotFit(Exception):
+    """Files that have more bytes than may be kept."""
+
+
+def _files_of(snapshot: Snapshot, known: Collection[str], storage: Storage, most: int) -> dict[str, GivenFile]:
+    """The files of a snapshot that are not known. Raises _DoesNotFit where they have more bytes than `most`."""
+    from icecore.engine.formats.manifest_list_avro import read_manifest_list
+
+    files, left = dict[str, GivenFile](), most
+
+    def add(location: str, kind: str) -> bytes | None:
+        nonlocal left
+        with contextlib.suppress(StorageError, ForbiddenLocationError):
+            if location in known or storage.local_path(location) is None:
+                return None
+            if (left := left - storage.size(location)) < 0:
+                raise _DoesNotFit
+            files[location] = GivenFile(location, kind, storage.read_bytes(location))
+            return files[location].data
+        return None
+
+    manifests = list(snapshot.manifests or ())
+    if snapshot.manifest_list is not None and (data := add(snapshot.manifest_list, MANIFEST_LIST)) is not None:
+        with contextlib.suppress(CorruptFileError):
+            listed = read_manifest_list(data, snapshot.manifest_list)
+            if sum(m.manifest_length for m in listed if m.manifest_path not in known) > left:
+                raise _DoesNotFit
+            manifests = [m.manifest_path for m in listed]
+    for path in manifests:
+        add(path, MANIFEST)
+    return files
 
 
 @define

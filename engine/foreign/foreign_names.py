@@ -14,10 +14,12 @@ from icecore.engine.events.event import Provenance
 from icecore.engine.events.name_events import Dropped, Renamed
 from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_commits import is_same_table, take_in_commit
+from icecore.engine.foreign.foreign_manifests import files_of_registered
 from icecore.engine.foreign.foreign_metadata import UNKNOWN_ENGINE, read_foreign
 from icecore.engine.foreign.foreign_rows import Difference
 from icecore.engine.foreign.foreign_views import is_same_view, take_in_view, take_in_view_commit
 from icecore.engine.foreign.register import registration_payload
+from icecore.engine.spec.metadata import TableMetadata
 
 
 def take_in_names(adoption: AdoptionRun, differences: Sequence[Difference]) -> None:
@@ -119,6 +121,7 @@ def _made(adoption: AdoptionRun, d: Difference) -> None:
     adoption.need_namespace(d.identifier)
     stream = adoption.context.models.unused_stream(ev.table_stream(table_uuid))
     who = Provenance(None, UNKNOWN_ENGINE, f"made in iceberg_tables: {d.row_location}")
-    _, state = adoption.append(stream, ev.TABLE_REGISTERED, payload, who)
+    given = files_of_registered(TableMetadata.from_dict(payload["metadata"]), adoption.context.storage)
+    _, state = adoption.append(stream, ev.TABLE_REGISTERED, payload, who, given)
     assert state is not None, "a registered table has a state"
     adoption.context.check_taken(None, state)

@@ -12,6 +12,7 @@ from attrs import evolve
 
 from icecore.engine.common.location import LocationMapping, to_uri
 from icecore.engine.errors import CorruptFileError, UnsupportedFormatVersionError, ValidationError
+from icecore.engine.events.files_of_others import kept_file
 from icecore.engine.properties.table_properties import VIEW_METADATA_COMPRESSION
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.view import ViewMetadata
@@ -41,8 +42,7 @@ def registration_payload(
         "metadata-location": to_uri(metadata_location),
         "metadata-version": metadata_version(metadata_location),
         "metadata": metadata.to_dict(),
-        "metadata-sha256": hashlib.sha256(data).hexdigest(),
-        "metadata-length": len(data),
+        **kept_file(data),
         "location-mapping": mapping.to_dict(),
     }
     return payload, table_uuid
@@ -68,8 +68,7 @@ def view_registration_payload(
         "metadata-location": to_uri(metadata_location),
         "metadata-version": metadata_version(metadata_location),
         "metadata": metadata.to_dict(),
-        "metadata-sha256": hashlib.sha256(data).hexdigest(),
-        "metadata-length": len(data),
+        **kept_file(data),
     }
     return payload, metadata.view_uuid
 

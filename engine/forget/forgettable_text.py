@@ -14,7 +14,7 @@ import orjson
 from icecore.engine.errors import CorruptFileError, CorruptLogError, IcecoreError, ValidationError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import PAYLOAD, Event, canonical
-from icecore.engine.events.files_of_others import KEPT_FILES, original_bytes
+from icecore.engine.events.files_of_others import KEPT_FILES, METADATA_FILE, original_bytes
 from icecore.engine.forget.redact_events import Replacement
 from icecore.engine.formats.avro_blocks import read_header
 from icecore.engine.formats.event_content import files_part
@@ -26,7 +26,6 @@ from icecore.engine.replay.states import State
 
 LEFT = "forgotten"
 """What stands in the place of the text."""
-METADATA_FILE = "metadata-file"
 
 
 def text_replacements(events: Iterable[Event], text: str) -> list[Replacement]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import CorruptFileError, StorageError, ValidationError
@@ -58,28 +58,29 @@ class GivenFiles:
             return ()
         return self._look(state, state.metadata, decision.metadata, snapshots, decision.moved_orders)
 
-    def of_creation(self, stream: str, payload: Mapping[str, Any]) -> tuple[GivenFile, ...]:
-        """The files of the snapshots that a new table comes with. Raises as `of_decision`."""
-        from icecore.engine.commit.given_updates import check_given_updates
-        from icecore.engine.spec.updates.table_update import read_table_updates
+    def of_new_table(self, stream: str, kind: str, payload: Mapping[str, Any]) -> tuple[GivenFile, ...]:
+        """The files of the snapshots that a new table comes with.
 
+        Raises as `of_decision` for one that is created; what is registered is taken as it lies there.
+        """
         event = Event(
-            0,
-            "",
-            stream,
-            1,
-            TABLE_CREATED,
-            SCHEMA_VERSION,
-            "",
-            now_ms(),
-            Provenance(),
-            canonical(payload),
-            None,
-            "",
-            "",
+            0, "", stream, 1, kind, SCHEMA_VERSION, "", now_ms(), Provenance(), canonical(payload), None, "", ""
         )
         first = fold(None, [event])
         assert first is not None, "a fold of one event has a state"
+        return self._of_creation(first, payload) if kind == TABLE_CREATED else self._of_registration(first)
+
+    def _of_registration(self, first: TableState) -> tuple[GivenFile, ...]:
+        from icecore.engine.foreign.foreign_manifests import files_of_registered
+
+        rules = self.locations().rules
+        ruled = evolve(self.storage_of(first), check_read=lambda location: rules.check_inside(location, "file"))
+        return files_of_registered(first.metadata, ruled)
+
+    def _of_creation(self, first: TableState, payload: Mapping[str, Any]) -> tuple[GivenFile, ...]:
+        from icecore.engine.commit.given_updates import check_given_updates
+        from icecore.engine.spec.updates.table_update import read_table_updates
+
         check_given_updates(None, first.metadata, tuple(read_table_updates(payload["updates"])))
         return self._look(first, None, first.metadata, first.metadata.snapshots)
 

@@ -162,7 +162,7 @@ class Repository:
         """
         self.give_name_inside(transaction, identifier, provenance)
         check_message(self.models, identifier, {}, provenance)
-        given = self.given.of_creation(stream, payload) if kind == ev.TABLE_CREATED else ()
+        given = self.given.of_new_table(stream, kind, payload)
         event = self.append_inside(transaction, stream, kind, payload, provenance, given)
         first = fold(None, [event])
         assert first is not None, "a fold of one event has a state"

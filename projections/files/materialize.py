@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 
 from icecore.engine.errors import CorruptFileError, MissingFileError, StorageError, UnwritableCommitError
 from icecore.engine.events.event import TABLE_ADOPTED, TABLE_PURGED, TABLE_REGISTERED, Event
-from icecore.engine.events.files_of_others import kept_files, original_bytes
+from icecore.engine.events.files_of_others import METADATA_FILE, kept_files, original_bytes
 from icecore.engine.log.lock.standing import Standing
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
@@ -158,7 +158,8 @@ class Materializer:
 
     def _restore_foreign(self, events: Sequence[Event], state: TableState, storage: Storage) -> None:
         """Writes metadata files of other engines that the table still names and that are lost, from the log."""
-        adopted = [e for e in events if e.kind == TABLE_ADOPTED]
+        of_others = (e for e in events if e.kind in (TABLE_ADOPTED, TABLE_REGISTERED))
+        adopted = [e for e in of_others if e.kind == TABLE_ADOPTED or METADATA_FILE in e.payload]
         if not adopted:
             return
         named = {state.metadata_location, *(e.metadata_file for e in state.metadata.metadata_log)}

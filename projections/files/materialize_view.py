@@ -5,8 +5,15 @@ from __future__ import annotations
 import hashlib
 
 from icecore.engine.common.compressed_json import compress
-from icecore.engine.events.event import VIEW_ADOPTED, VIEW_COMMITTED, VIEW_CREATED, VIEW_RELOCATED, Event
-from icecore.engine.events.files_of_others import original_bytes
+from icecore.engine.events.event import (
+    VIEW_ADOPTED,
+    VIEW_COMMITTED,
+    VIEW_CREATED,
+    VIEW_REGISTERED,
+    VIEW_RELOCATED,
+    Event,
+)
+from icecore.engine.events.files_of_others import METADATA_FILE, original_bytes
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
 from icecore.engine.metadata.view_fold import ViewState, evolve_view
@@ -45,6 +52,8 @@ def write_view(
         elif event.kind == VIEW_ADOPTED:
             adopted = event
             written.append(foreign_file(event))
+        elif event.kind == VIEW_REGISTERED and METADATA_FILE in event.payload:
+            adopted = event
     if adopted is not None and state is not None:
         location = state.metadata_location
         if location == adopted.payload["metadata-location"] and not storage.exists(location):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from client_writes import ClientCatalog, VersionCatalog
 from core_tables import (
+    SCHEMA,
     ids_of,
     local,
     make_table,
@@ -21,13 +22,16 @@ from core_tables import (
     rows,
     store_of,
 )
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table as PeerTable
 
 import icecore
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import ForbiddenLocationError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.files_of_others import kept_files
+from icecore.engine.foreign import foreign_manifests
 from icecore.engine.repository.manifest_lists import BYTES_A_MANIFEST
+from icecore.engine.storage.file_io import Storage
 
 WRITERS = ("client", "sql", "versions")
 
@@ -79,6 +83,79 @@ def test_all_files_come_back_byte_for_byte(catalog: icecore.Catalog, writer: str
     assert metadata_files(table) == before
     each_file_is_kept_once(catalog)
     what_is_missing_or_changed_is_named(catalog, table)
+
+
+def whole(catalog: icecore.Catalog, how: str) -> icecore.Table:
+    """A table of PyIceberg with three commits from before we looked: in the shared SQLite file, or registered."""
+    if how == "sql":
+        theirs = pyiceberg_catalog(catalog.path)
+    else:
+        theirs = SqlCatalog("theirs", uri=f"sqlite:///{catalog.path}/theirs.db", warehouse=f"{catalog.path}/theirs")
+        theirs.create_namespace("ns")
+    table = theirs.create_table("ns.t", SCHEMA)
+    for n in range(3):
+        table.append(rows(n))
+    theirs.close()
+    if how == "folder":
+        catalog.register_folder(str(catalog.path / "theirs"))
+    elif how == "register":
+        catalog.register_table("ns.t", table.metadata_location)
+    return catalog.load_table("ns.t")
+
+
+def history_of(table: icecore.Table) -> list[list[int]]:
+    return [ids_of(table, snapshot_id=s.snapshot_id) for s in table.metadata.snapshots]
+
+
+@pytest.mark.parametrize("how", ["sql", "register", "folder"])
+def test_files_of_a_table_that_comes_whole_come_back(catalog: icecore.Catalog, how: str) -> None:
+    """What another engine made before we looked is in the log with the table's first event.
+
+    The metadata files of its former versions are not: no reader needs them.
+    """
+    table = whole(catalog, how)
+    assert catalog.verify().notes == ()
+    before = metadata_files(table)
+    lose(local(table.metadata_location).parent)
+    catalog.rebuild()
+    after = metadata_files(table)
+    former = {e.metadata_file.rsplit("/", 1)[1] for e in table.metadata.metadata_log}
+    assert after == {name: data for name, data in before.items() if name not in former}
+    assert history_of(catalog.load_table("ns.t")) == [[0], [0, 1], [0, 1, 2]]
+    assert catalog.verify().problems == ()
+
+
+def test_a_table_that_comes_whole_and_is_large_is_kept_by_whole_snapshots(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What does not fit is left out by the snapshot, the newest stay, and `verify` says of which the log has none."""
+    monkeypatch.setattr(foreign_manifests, "MOST_BYTES_OF_REGISTERED", 16_000)
+    table = whole(catalog, "register")
+    newest = table.current_snapshot()
+    assert newest is not None
+    first = next(iter(store_of(catalog).stream_events(table.state.stream)))
+    kept = {f.location for f in kept_files(first.payload)}
+    assert newest.manifest_list in kept
+    assert {s.manifest_list for s in table.metadata.snapshots} - kept
+    assert "no event keeps them" in str(catalog.verify())
+    lose(local(table.metadata_location).parent)
+    catalog.rebuild()
+    assert ids_of(catalog.load_table("ns.t")) == [0, 1, 2]
+
+
+def test_nothing_is_kept_of_what_the_rules_forbid_to_read(catalog: icecore.Catalog) -> None:
+    """A list names manifests by itself: of one outside of the allowed folders no byte gets into the log."""
+    table = whole(catalog, "register")
+    refused = []
+
+    def check_read(location: str) -> None:
+        if location.endswith("-m0.avro"):
+            refused.append(location)
+            raise ForbiddenLocationError(f"{location} is outside")
+
+    kept = foreign_manifests.files_of_registered(table.metadata, Storage(check_read=check_read))
+    assert {f.location for f in kept} == {s.manifest_list for s in table.metadata.snapshots}
+    assert len(set(refused)) == 3
 
 
 def each_file_is_kept_once(catalog: icecore.Catalog) -> None:
