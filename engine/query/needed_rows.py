@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 import orjson
+import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.common.text import number_in
@@ -36,13 +37,16 @@ PLANS = "query/plans.sql"
 FILE_COLUMNS = Schema((FILE, SPEC_ID))
 """The metadata columns that are the same in all rows of a file."""
 _FILTER, _SCAN = "FILTER", "PYTHON_ARROW_SCAN"
+_NO_COLUMN = "none"
+"""The column that stand-ins have first, of no column's name: a plan that needs none reads the first."""
 
 
 @frozen
 class NeededRows:
     """The condition that the rows of a table must meet to matter, bound to its schema, and the columns by their ids.
 
-    None stands for all columns. `of_file` is the condition that the file of a row must meet, bound to FILE_COLUMNS.
+    None stands for all columns; where there are none, only the number of rows matters. `of_file` is the condition that
+    the file of a row must meet, bound to FILE_COLUMNS.
     """
 
     condition: Expression = TRUE
@@ -53,11 +57,11 @@ class NeededRows:
 @contextmanager
 def stand_in(con: duckdb.DuckDBPyConnection, name: str, schema: Schema) -> Iterator[None]:
     """A context with a table of a schema without rows, whose columns a plan tells apart from all others."""
-    arrow = schema_to_arrow(schema, with_ids=False)
+    arrow = pa.schema([pa.field(_NO_COLUMN, pa.bool_()), *schema_to_arrow(schema, with_ids=False)])
     hidden = [f"{name}_{f.field_id}" for f in schema.fields]
     columns = [f"{h} AS {quote(n)}" for h, n in zip(hidden, column_names(schema), strict=True)]
     rows = query(SQL, "given_rows", columns=", ".join(columns), rows=quote(f"{name}_rows"))
-    with duck.registered(con, f"{name}_rows", no_rows(arrow).rename_columns(hidden)):
+    with duck.registered(con, f"{name}_rows", no_rows(arrow).rename_columns([f"{name}_{_NO_COLUMN}", *hidden])):
         make_view(con, name, rows)
         try:
             yield
@@ -77,7 +81,8 @@ def needed_rows(
         if len(owners) != 1:
             return {name: NeededRows() for name in schemas}
         (name,) = owners
-        ids = {int(c.removeprefix(f"{name}_").partition(".")[0]) for c in columns}
+        places = {c.removeprefix(f"{name}_").partition(".")[0] for c in columns}
+        ids = {int(place) for place in places - {_NO_COLUMN}}
         found[name].append((conditions, ids))
     return {name: _together(name, schema, found[name]) for name, schema in schemas.items()}
 

@@ -199,11 +199,19 @@ class DataScan(ScanDisplay):
         return evolve(self, row_filter=and_(self.row_filter, further))
 
     def count(self) -> int:
-        """The number of rows: from metadata alone where no delete and no residual is in the way."""
+        """The number of rows: from metadata and deleted positions where no residual is in the way."""
+        from icecore.engine.data.read.apply_deletes import DeleteCache
+
         planned = self.planned
         exact = planned.are_exactly_counted
         known = int(to_numbers(planned.files["record_count"])[exact].sum())
-        left = planned.of_rows(np.flatnonzero(~exact)).tasks()
+        left, deletes, has_deleted = [], DeleteCache(), DELETED in self.projection.fields
+        for task in planned.of_rows(np.flatnonzero(~exact)).tasks():
+            is_whole = task.residual == TRUE and not has_deleted
+            rows = deletes.live_rows(self.storage, task.file, task.delete_files) if is_whole else None
+            known += rows or 0
+            if rows is None:
+                left.append(task)
         if left:
             known += sum(b.num_rows for b in self.read_tasks(left, self._narrowest()))
         return known if self.limit is None else min(known, self.limit)
@@ -309,7 +317,7 @@ class DataScan(ScanDisplay):
 
     def _narrowest(self) -> Schema:
         """A projection for counting: what the filter needs, or else any one column; with `_deleted` all rows count."""
-        if any(f.field_id == DELETED.field_id for f in self.projection.fields):
+        if DELETED in self.projection.fields:
             return Schema((DELETED,), self.schema.schema_id)
         if self.row_filter != TRUE:
             return Schema((), self.schema.schema_id)

@@ -23,6 +23,11 @@ ANTI JOIN {deleted} AS d ON d.file = f.file_index AND d.pos = f.file_row_number{
 -- {rows}: a relation
 SELECT {columns} FROM {rows}
 
+-- name: counted_rows
+-- {columns}: nulls of the relation's columns
+-- {count}: a number of rows
+SELECT {columns} FROM range({count})
+
 -- name: renamed
 -- {columns}: columns with their names
 -- {rows}: a query

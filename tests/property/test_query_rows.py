@@ -31,6 +31,7 @@ AROUND = [
     "SELECT {columns} FROM (SELECT *, row_number() OVER (PARTITION BY id) AS rn FROM ns.t) WHERE rn = 1 AND ({filter})",
     "SELECT {columns} FROM ns.t SEMI JOIN (SELECT id AS other FROM ns.t WHERE {filter}) o ON id = other",
     "SELECT {columns} FROM ns.v WHERE {filter}",
+    "SELECT count(*) AS n FROM ns.t, (SELECT id FROM ns.w WHERE {filter}) AS o",
     "SELECT {columns} FROM ns.w WHERE {filter} AND id IN (SELECT id FROM ns.v WHERE id > 3)",
 ]
 VIEWS = {"v": "SELECT * FROM t", "w": "SELECT w.*, id AS again FROM ns.v AS w"}

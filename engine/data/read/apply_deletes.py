@@ -65,6 +65,17 @@ class DeleteCache:
             return parts[0]
         return np.unique(np.concatenate(parts)) if parts else _NONE
 
+    def live_rows(self, storage: Storage, file: ContentFile, deletes: Sequence[ContentFile]) -> int | None:
+        """The number of rows of a data file that its deletes leave; None where only its rows tell that.
+
+        Raises MissingFileError or CorruptFileError naming the delete file.
+        """
+        # Writers that didn't know a number of records have left -1 behind.
+        if file.record_count < 0 or any(d.content is DataFileContent.EQUALITY_DELETES for d in deletes):
+            return None
+        positions = self.deleted_positions(storage, file.file_path, deletes)
+        return file.record_count - int(np.searchsorted(positions, file.record_count))
+
     def _of_file(self, storage: Storage, d: ContentFile, path: str) -> Positions:
         if d.is_deletion_vector:
             return self._vector(storage, d)

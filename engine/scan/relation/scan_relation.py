@@ -38,6 +38,7 @@ from icecore.engine.scan.relation.row_stream import RowStream
 from icecore.engine.spec.content_file import DataFileContent, FileFormat
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import (
+    DELETED,
     FILE,
     LAST_UPDATED_SEQUENCE_NUMBER,
     LINEAGE,
@@ -141,8 +142,12 @@ class _Relation:
         return self.scan.projection.fields
 
     def relation(self, tasks: Sequence[FileScanTask]) -> ScanRelation:
-        groups, others = self.grouped(tasks)
+        counted, left = self.counted(tasks)
+        groups, others = self.grouped(left)
         parts = [self.native(g) for g in groups]
+        if counted:
+            nulls = ", ".join(f"{self.null(i)} AS c{i}" for i in range(len(self.fields)))
+            parts.append(query(SQL, "counted_rows", columns=nulls, count=str(counted)))
         if not (parts and all(duckdb_type(f.field_type) for f in self.fields)):
             # Rows of no file, which have the type of each column.
             parts.insert(0, self.given(self.register("types", no_rows(self.typed([]))), set()))
@@ -154,6 +159,19 @@ class _Relation:
         limit = "" if self.scan.limit is None else f"LIMIT {self.scan.limit}"
         sql = query(SQL, "renamed", columns=", ".join(names), rows=duck.union_all(parts), limit=limit)
         return ScanRelation(sql, self.relations, tuple(self.files), tuple(self.streams))
+
+    def counted(self, tasks: Sequence[FileScanTask]) -> tuple[int, list[FileScanTask]]:
+        """The number of rows of the files that need not be read where nothing else matters, and the tasks of others."""
+        if self.needed is None or DELETED in self.fields or any(f.field_id in self.needed for f in self.fields):
+            return 0, list(tasks)
+        counted, left = 0, []
+        for task in tasks:
+            rows = self.deletes.live_rows(self.scan.storage, task.file, task.delete_files)
+            if rows is None or task.residual != TRUE:
+                left.append(task)
+            else:
+                counted += rows
+        return counted, left
 
     def missing(self) -> set[int]:
         """The places of columns that nobody needs."""

@@ -13,6 +13,7 @@ from core_tables import local
 import icecore
 from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.errors import MissingFileError
+from icecore.engine.query import query_sources
 
 
 @pytest.fixture
@@ -55,3 +56,27 @@ def test_rows_of_a_file_that_no_commit_let_go_say_what_finds_the_others(one_row:
     for read in (table.blame, one_row.show_commit(one_row.position).rows):
         with pytest.raises(MissingFileError, match=said):
             read()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_count_needs_no_data_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    """Manifests tell how many rows there were, deletes by position how many are left."""
+    monkeypatch.setattr(query_sources, "FEW_FILES", -1)
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        properties = {"write.delete.mode": "merge-on-read"}
+        schema = pa.schema([("id", pa.int64())])
+        table = catalog.create_table("ns.t", schema, properties=properties, format_version=version)
+        for start in (0, 10):
+            table.append(pa.table({"id": range(start, start + 10)}))
+        table.delete("id IN (3, 5, 12)")
+        for task in table.scan().plan_files():
+            local(task.file.file_path).unlink()
+        assert catalog.query("SELECT count(*) FROM ns.t").fetchall() == [(17,)]
+        assert catalog.query("SELECT count(*) FROM ns.t AS a, ns.t AS b").fetchall() == [(289,)]
+        assert (table.scan().count(), table.scan(limit=11).count()) == (17, 11)
+        for query in ("SELECT count(id) FROM ns.t", "SELECT count(*) FROM ns.t WHERE id > 3"):
+            with pytest.raises(MissingFileError):
+                catalog.query(query).fetchall()
+        with pytest.raises(MissingFileError):
+            table.scan(selected_fields=("_deleted",)).count()
