@@ -191,9 +191,9 @@ def _(ours: icecore.Catalog, theirs: icecore.Catalog, name: str) -> None:
 def unreadable(ours: icecore.Catalog, theirs: icecore.Catalog, name: str) -> None:
     """A registered table whose first manifest is no such file; nobody knows what else it may need."""
     table = healthy(theirs, name)
-    registered = register(ours, table, name)
-    path = local(registered.manifests()[0].manifest.manifest_path)
+    path = local(table.manifests()[0].manifest.manifest_path)
     path.write_bytes(bytes(path.stat().st_size))
+    register(ours, table, name)
 
 
 @_breaks("missing-files")

@@ -62,7 +62,8 @@ def files_between(
 def files_of_registered(metadata: TableMetadata, storage: Storage) -> tuple[GivenFile, ...]:
     """The lists and manifests of a table that comes whole: of the current and the newest snapshots, while they fit.
 
-    They fit in `MOST_BYTES_OF_REGISTERED`. Those of an object store, and what can't be read, are left out.
+    They fit in `MOST_BYTES_OF_REGISTERED`. What lies in an object store or can't be read is left out, and so is a
+    manifest that has another length than its list says.
     """
     files = dict[str, GivenFile]()
     newest = sorted(metadata.snapshots, key=lambda s: (s.snapshot_id == metadata.current_snapshot_id, s.timestamp_ms))
@@ -83,26 +84,28 @@ def _files_of(snapshot: Snapshot, known: Collection[str], storage: Storage, most
 
     files, left = dict[str, GivenFile](), most
 
-    def add(location: str, kind: str) -> bytes | None:
+    def add(location: str, kind: str, length: int = 0) -> bytes | None:
         nonlocal left
         with contextlib.suppress(StorageError, ForbiddenLocationError):
             if location in known or storage.local_path(location) is None:
                 return None
-            if (left := left - storage.size(location)) < 0:
+            size = storage.size(location)
+            if 0 < length != size:
+                return None
+            if (left := left - size) < 0:
                 raise _DoesNotFit
             files[location] = GivenFile(location, kind, storage.read_bytes(location))
             return files[location].data
         return None
 
-    manifests = list(snapshot.manifests or ())
+    manifests = dict.fromkeys(snapshot.manifests or (), 0)
     if snapshot.manifest_list is not None and (data := add(snapshot.manifest_list, MANIFEST_LIST)) is not None:
         with contextlib.suppress(CorruptFileError):
-            listed = read_manifest_list(data, snapshot.manifest_list)
-            if sum(m.manifest_length for m in listed if m.manifest_path not in known) > left:
-                raise _DoesNotFit
-            manifests = [m.manifest_path for m in listed]
-    for path in manifests:
-        add(path, MANIFEST)
+            manifests = {m.manifest_path: m.manifest_length for m in read_manifest_list(data, snapshot.manifest_list)}
+    if sum(length for path, length in manifests.items() if path not in known) > left:
+        raise _DoesNotFit
+    for path, length in manifests.items():
+        add(path, MANIFEST, length)
     return files
 
 

@@ -216,10 +216,10 @@ def test_a_table_whose_history_cant_be_read_is_a_problem(tmp_path: Path) -> None
             catalog.create_namespace("shop")
         table = theirs.create_table("shop.bad", SCHEMA)
         table.append([{"id": 1, "city": "Oslo"}])
-        ours.register_table("shop.bad", str(table.metadata_location))
-        ours.create_table("shop.good", SCHEMA).append([{"id": 1, "city": "Oslo"}])
         for manifest in (local(table.location()) / "metadata").glob("*.avro"):
             manifest.unlink()
+        ours.register_table("shop.bad", str(table.metadata_location))
+        ours.create_table("shop.good", SCHEMA).append([{"id": 1, "city": "Oslo"}])
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert ask(ours, "SELECT name FROM commits ORDER BY ALL") == [{"name": "bad"}, {"name": "good"}]
@@ -307,7 +307,7 @@ def test_bounds_of_columns_that_were_dropped_are_told(catalog: icecore.Catalog) 
 
 @pytest.mark.parametrize("is_registered", [False, True])
 def test_files_of_a_purged_table_that_others_wrote_are_told(tmp_path: Path, is_registered: bool) -> None:
-    """As far as the log keeps what they wrote: not what a registered table had before; in another folder, too."""
+    """The log keeps what they wrote, also what a registered table had before; in another folder, too."""
     query = "SELECT file_path, change FROM file_history ORDER BY position"
     with icecore.open(tmp_path / "first") as first, icecore.open(tmp_path / "lake") as catalog:
         for lake in (first, catalog):
@@ -324,9 +324,9 @@ def test_files_of_a_purged_table_that_others_wrote_are_told(tmp_path: Path, is_r
         catalog.drop_table("shop.t", purge=True)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert ask(catalog, query) == found[-2:]
+            assert ask(catalog, query) == found
             assert not [f for f in catalog.audit().findings if f.rule == "unreadable-tables"]
     (tmp_path / "lake").rename(tmp_path / "moved")
     icecore.move_warehouse(tmp_path / "moved")
     with icecore.open(tmp_path / "moved") as catalog:
-        assert [row["change"] for row in ask(catalog, query)] == ["added", "added"]
+        assert [row["change"] for row in ask(catalog, query)] == ["added"] * len(found)

@@ -32,6 +32,7 @@ from icecore.engine.events.files_of_others import kept_files
 from icecore.engine.foreign import foreign_manifests
 from icecore.engine.repository.manifest_lists import BYTES_A_MANIFEST
 from icecore.engine.storage.file_io import Storage
+from icecore.projections.verify.findings import Cause
 
 WRITERS = ("client", "sql", "versions")
 
@@ -137,7 +138,10 @@ def test_a_table_that_comes_whole_and_is_large_is_kept_by_whole_snapshots(
     kept = {f.location for f in kept_files(first.payload)}
     assert newest.manifest_list in kept
     assert {s.manifest_list for s in table.metadata.snapshots} - kept
-    assert "no event keeps them" in str(catalog.verify())
+    report = catalog.verify()
+    assert {(n.cause, n.kind) for n in report.notes} == {(Cause.NOT_KEPT, "manifest list")}
+    told = str(report).replace("\n  ", " ")
+    assert "of 1 table are of other engines, and no event keeps them" in told
     lose(local(table.metadata_location).parent)
     catalog.rebuild()
     assert ids_of(catalog.load_table("ns.t")) == [0, 1, 2]

@@ -11,6 +11,7 @@ from core_tables import ids_of, make_table, rows
 
 import icecore
 from icecore.engine.errors import CorruptFileError, MissingFileError
+from icecore.engine.foreign import foreign_manifests
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries import decode_entries
 
@@ -18,8 +19,9 @@ COMMITS = 6
 
 
 @pytest.fixture
-def other(catalog: icecore.Catalog, tmp_path: Path) -> Iterator[icecore.Table]:
-    """A table of another warehouse, with as many manifests as commits."""
+def other(catalog: icecore.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[icecore.Table]:
+    """A table of another warehouse, with as many manifests as commits, of which the log keeps none as they are many."""
+    monkeypatch.setattr(foreign_manifests, "MOST_BYTES_OF_REGISTERED", 0)
     table = make_table(catalog, properties={"commit.manifest-merge.enabled": "false"})
     for commit in range(COMMITS):
         table.append(rows(commit))
