@@ -204,14 +204,9 @@ class DataScan(ScanDisplay):
 
         planned = self.planned
         exact = planned.are_exactly_counted
-        known = int(to_numbers(planned.files["record_count"])[exact].sum())
-        left, deletes, has_deleted = [], DeleteCache(), DELETED in self.projection.fields
-        for task in planned.of_rows(np.flatnonzero(~exact)).tasks():
-            is_whole = task.residual == TRUE and not has_deleted
-            rows = deletes.live_rows(self.storage, task.file, task.delete_files) if is_whole else None
-            known += rows or 0
-            if rows is None:
-                left.append(task)
+        tasks, has_deleted = planned.of_rows(np.flatnonzero(~exact)).tasks(), DELETED in self.projection.fields
+        counted, left = (0, tasks) if has_deleted else DeleteCache().counted_rows(self.storage, tasks)
+        known = int(to_numbers(planned.files["record_count"])[exact].sum()) + counted
         if left:
             known += sum(b.num_rows for b in self.read_tasks(left, self._narrowest()))
         return known if self.limit is None else min(known, self.limit)

@@ -20,7 +20,9 @@ from icecore.engine.data.read.column_resolution import Leaf, make
 from icecore.engine.data.read.deletion_vector import Positions, decode_deletion_vector
 from icecore.engine.data.read.file_sources import BATCH_ROWS, TO_THE_END, Source, decoding, open_source
 from icecore.engine.data.read.table_columns import ColumnReader, Identification, column_readers
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import CorruptFileError
+from icecore.engine.expression.nodes import TRUE
 from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.reserved import DELETE_PATH_ID, DELETE_POS_ID
 from icecore.engine.spec.types import LongType, StringType
@@ -65,11 +67,16 @@ class DeleteCache:
             return parts[0]
         return np.unique(np.concatenate(parts)) if parts else _NONE
 
-    def live_rows(self, storage: Storage, file: ContentFile, deletes: Sequence[ContentFile]) -> int | None:
-        """The number of rows of a data file that its deletes leave; None where only its rows tell that.
+    def counted_rows(self, storage: Storage, tasks: Sequence[FileScanTask]) -> tuple[int, list[FileScanTask]]:
+        """The number of rows that deletes leave in the files of some tasks, and the tasks whose rows have to be read.
 
         Raises MissingFileError or CorruptFileError naming the delete file.
         """
+        rows = [self._live_rows(storage, t.file, t.delete_files) if t.residual == TRUE else None for t in tasks]
+        left = [t for t, n in zip(tasks, rows, strict=True) if n is None]
+        return sum(n for n in rows if n is not None), left
+
+    def _live_rows(self, storage: Storage, file: ContentFile, deletes: Sequence[ContentFile]) -> int | None:
         # Writers that didn't know a number of records have left -1 behind.
         if file.record_count < 0 or any(d.content is DataFileContent.EQUALITY_DELETES for d in deletes):
             return None

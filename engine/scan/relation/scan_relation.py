@@ -164,14 +164,7 @@ class _Relation:
         """The number of rows of the files that need not be read where nothing else matters, and the tasks of others."""
         if self.needed is None or DELETED in self.fields or any(f.field_id in self.needed for f in self.fields):
             return 0, list(tasks)
-        counted, left = 0, []
-        for task in tasks:
-            rows = self.deletes.live_rows(self.scan.storage, task.file, task.delete_files)
-            if rows is None or task.residual != TRUE:
-                left.append(task)
-            else:
-                counted += rows
-        return counted, left
+        return self.deletes.counted_rows(self.scan.storage, tasks)
 
     def missing(self) -> set[int]:
         """The places of columns that nobody needs."""

@@ -141,7 +141,7 @@ def test_a_table_that_comes_whole_and_is_large_is_kept_by_whole_snapshots(
     report = catalog.verify()
     assert {(n.cause, n.kind) for n in report.notes} == {(Cause.NOT_KEPT, "manifest list")}
     told = str(report).replace("\n  ", " ")
-    assert "of 1 table are of other engines, and no event keeps them" in told
+    assert "are of other engines, and no event keeps them" in told
     lose(local(table.metadata_location).parent)
     catalog.rebuild()
     assert ids_of(catalog.load_table("ns.t")) == [0, 1, 2]
