@@ -8,7 +8,7 @@ from attrs import evolve, frozen
 from icecore.engine.commit.decide import ProduceSnapshot
 from icecore.engine.commit.manifest_merge import Clustering, clustered, entries_per_manifest
 from icecore.engine.events.manifest_changes import ListedManifest
-from icecore.engine.operations.action import PlanContext
+from icecore.engine.operations.action import PlanContext, SnapshotTarget
 from icecore.engine.spec.content_file import FieldSummary, ManifestContent
 from icecore.engine.spec.snapshot import Operation
 
@@ -17,10 +17,9 @@ _COUNTS = [f"{status}_{what}_count" for what in ("files", "rows") for status in 
 
 @frozen
 class RewriteManifests:
-    """A rewrite of the manifests of a branch, as a snapshot of this id."""
+    """A rewrite of the manifests of a branch, as a new snapshot."""
 
-    branch: str
-    snapshot_id: int
+    target: SnapshotTarget
 
     def plan(self, at: PlanContext) -> ProduceSnapshot | None:
         """The command that puts the live data files into manifests sorted by partition (L4: replace).
@@ -29,7 +28,7 @@ class RewriteManifests:
         which another engine's list tells the counts and the partitions that it has. Delete manifests stay as they are.
         Raises NoSuchSnapshotError.
         """
-        snapshot = at.head(self.branch)
+        snapshot = at.head(self.target.branch)
         if snapshot is None:
             return None
         listed = at.repository.list_manifests(at.state, snapshot)
@@ -46,6 +45,7 @@ class RewriteManifests:
         replaced = sum(len(c.replaced) for c in clusterings)
         created = sum(-(-c.entries.num_rows // limit) for c in clusterings)
         summary = {
+            **self.target.summary,
             "manifests-created": str(created),
             "manifests-kept": str(len(listed) - replaced),
             "manifests-replaced": str(replaced),
@@ -53,8 +53,8 @@ class RewriteManifests:
         }
         return ProduceSnapshot(
             Operation.REPLACE,
-            self.snapshot_id,
-            self.branch,
+            self.target.snapshot_id,
+            self.target.branch,
             clusterings=clusterings,
             is_planned=True,
             base_snapshot_id=snapshot.snapshot_id,

@@ -7,7 +7,8 @@
   text.
 - `dry_run`: nothing is stored, and the result says what the commit would be.
 - `branch`: the branch that the snapshot goes to, by default main; one that is not there is made from main, or of
-  nothing while that is empty. Raises ValidationError for a tag.
+  nothing while that is empty; rewrites with RewriteCommitOptions raise NoSuchSnapshotError then. Raises
+  ValidationError for a tag.
 - `snapshot_properties`: text by text, for the snapshot's summary. Raises ValidationError for other values.
 - `base_snapshot_id`: the snapshot that the caller decided on; what changed since may be a conflict. Raises
   NoSuchSnapshotError.
@@ -64,10 +65,15 @@ class RowChangeOptions(TypedDict, total=False):
     snapshot_properties: Mapping[str, str] | None
 
 
-class PinnedChangeOptions(RowChangeOptions, total=False):
-    """The options of a change of rows inside of a transaction that may be decided on a base."""
+class BasedChangeOptions(RowChangeOptions, total=False):
+    """The options of a change inside of a transaction that is decided on a base, and changes no row."""
 
     base_snapshot_id: int | None
+
+
+class PinnedChangeOptions(BasedChangeOptions, total=False):
+    """The options of a change of rows inside of a transaction that may be decided on a base."""
+
     isolation_level: str | None
 
 
@@ -75,8 +81,16 @@ class RowOptions(CommitOptions, RowChangeOptions, total=False):
     """The options of a change of rows as one commit."""
 
 
-class PinnedOptions(RowOptions, PinnedChangeOptions, total=False):
+class BasedOptions(RowOptions, BasedChangeOptions, total=False):
+    """The options of a change as one commit that is decided on a base, and changes no row."""
+
+
+class PinnedOptions(BasedOptions, PinnedChangeOptions, total=False):
     """The options of a change of rows as one commit, which may be decided on a base."""
+
+
+class RewriteCommitOptions(MetadataOptions, RowChangeOptions, total=False):
+    """The options of a rewrite, which may make several commits; its branch must be there."""
 
 
 class _TableParts(TypedDict, total=False):

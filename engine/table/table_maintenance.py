@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from attrs import evolve
 
-from icecore.engine.common.keyword_options import takes_options
+from icecore.engine.common.keyword_options import options_of, takes_options
 from icecore.engine.expression.sql.parse import FilterLike
 from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms
 from icecore.engine.properties.table_properties import GC_ENABLED
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.table import table_commits
-from icecore.engine.table.commit_options import MetadataOptions
+from icecore.engine.table.commit_options import MetadataOptions, RewriteCommitOptions, RowChangeOptions
 from icecore.engine.table.table_handle import TableHandle
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from icecore.engine.maintenance.rewrite_delete_files import DeletesWriter
 
 
-@takes_options(MetadataOptions)
+@takes_options(RewriteCommitOptions)
 def rewrite_data_files(
     table: TableHandle,
     row_filter: FilterLike = None,
@@ -32,9 +32,7 @@ def rewrite_data_files(
     strategy: str = BINPACK,
     sort_order: SortTerms | None = None,
     options: Mapping[str, Any] | None = None,
-    branch: str = MAIN_BRANCH,
-    snapshot_properties: Mapping[str, str] | None = None,
-    **commit: Unpack[MetadataOptions],
+    **rewrite: Unpack[RewriteCommitOptions],
 ) -> RewriteResult:
     """Rewrites data files, with their deletes applied, as few large ones (`binpack`) or sorted (`sort`, `zorder`).
 
@@ -48,16 +46,7 @@ def rewrite_data_files(
     their ids (v3); what others change meanwhile is taken in. A dry run writes the files to know their sizes, deletes
     them again, and tells of each commit as if it were the only one. Raises ValidationError.
     """
-    return compact(
-        table,
-        row_filter,
-        strategy=strategy,
-        sort_order=sort_order,
-        options=options,
-        branch=branch,
-        snapshot_properties=snapshot_properties,
-        **commit,
-    )
+    return compact(table, row_filter, strategy=strategy, sort_order=sort_order, options=options, **rewrite)
 
 
 def compact(
@@ -65,22 +54,21 @@ def compact(
     row_filter: FilterLike,
     *,
     options: Mapping[str, Any] | None,
-    branch: str,
-    snapshot_properties: Mapping[str, str] | None,
     strategy: str,
     sort_order: SortTerms | None,
     writer: GroupWriter | None = None,
-    **commit: Unpack[MetadataOptions],
+    **rewrite: Unpack[RewriteCommitOptions],
 ) -> RewriteResult:
     """Rewrites data files as `rewrite_data_files` says, by a writer of groups where one is given."""
     from icecore.engine.maintenance.compaction_groups import CompactionOptions
     from icecore.engine.maintenance.rewrite_data_files import RewriteResult
     from icecore.engine.maintenance.rewrite_strategy import order_for
 
+    commit, change = options_of(MetadataOptions, rewrite), options_of(RowChangeOptions, rewrite)
     planning = table_commits.transaction(table, **commit)
     chosen = CompactionOptions.of(options or {}, planning.metadata)
     order_for(strategy, sort_order, planning.metadata)
-    groups = planning.file_groups(row_filter, chosen, branch)
+    groups = planning.file_groups(row_filter, chosen, change.get("branch", MAIN_BRANCH))
     per_commit = -(-len(groups) // chosen.max_commits) if chosen.partial_progress else len(groups)
     result = RewriteResult()
     for start in range(0, len(groups), max(1, per_commit)):
@@ -89,9 +77,8 @@ def compact(
                 strategy=strategy,
                 sort_order=sort_order,
                 options=options,
-                branch=branch,
-                snapshot_properties=snapshot_properties,
                 groups=groups[start : start + per_commit],
+                **change,
             )
             if writer is not None:
                 compaction.writer = writer
@@ -99,18 +86,13 @@ def compact(
                 transaction._pending.part().prepare(transaction._pending.state)
         result += compaction.result.after(transaction.outcome)
     if chosen.remove_dangling_deletes:
-        result += remove_dangling_deletes(table, branch=branch, **commit)
+        result += remove_dangling_deletes(table, **rewrite)
     return result
 
 
-@takes_options(MetadataOptions)
+@takes_options(RewriteCommitOptions)
 def rewrite_position_delete_files(
-    table: TableHandle,
-    *,
-    options: Mapping[str, Any] | None = None,
-    branch: str = MAIN_BRANCH,
-    snapshot_properties: Mapping[str, str] | None = None,
-    **commit: Unpack[MetadataOptions],
+    table: TableHandle, *, options: Mapping[str, Any] | None = None, **rewrite: Unpack[RewriteCommitOptions]
 ) -> RewriteResult:
     """Merges the position delete files of each data file into one; in v3 into a deletion vector.
 
@@ -118,59 +100,58 @@ def rewrite_position_delete_files(
     `remove-dangling-deletes`, as of `rewrite_data_files`. Raises ValidationError for others, MissingFileError,
     CorruptFileError, StorageError.
     """
-    return merge_deletes(table, options=options, branch=branch, snapshot_properties=snapshot_properties, **commit)
+    return merge_deletes(table, options=options, **rewrite)
 
 
 def merge_deletes(
     table: TableHandle,
     *,
     options: Mapping[str, Any] | None,
-    branch: str,
-    snapshot_properties: Mapping[str, str] | None,
     writer: DeletesWriter | None = None,
-    **commit: Unpack[MetadataOptions],
+    **rewrite: Unpack[RewriteCommitOptions],
 ) -> RewriteResult:
     """Merges delete files as `rewrite_position_delete_files` says, by a writer where one is given."""
     from icecore.engine.maintenance.rewrite_data_files import RewriteResult
     from icecore.engine.maintenance.rewrite_delete_files import DeleteRewriteOptions
 
+    commit, change = options_of(MetadataOptions, rewrite), options_of(RowChangeOptions, rewrite)
     chosen, result = DeleteRewriteOptions.of(options or {}), RewriteResult()
     parts: Sequence[frozenset[str] | None] = [None]
     if chosen.partial_progress:
-        parts = table_commits.transaction(table, **commit).delete_groups(branch, chosen.max_commits)
+        planning = table_commits.transaction(table, **commit)
+        parts = planning.delete_groups(change.get("branch", MAIN_BRANCH), chosen.max_commits)
     for paths in parts:
         with table_commits.transaction(table, **commit) as transaction:
-            rewrite = transaction.rewrite_position_delete_files(branch=branch, snapshot_properties=snapshot_properties)
-            rewrite.paths = paths
+            merge = transaction.rewrite_position_delete_files(**change)
+            merge.paths = paths
             if writer is not None:
-                rewrite.writer = writer
+                merge.writer = writer
                 # Before the commit, as the time for its attempts is limited.
                 transaction._pending.part().prepare(transaction._pending.state)
-        result += rewrite.result.after(transaction.outcome)
+        result += merge.result.after(transaction.outcome)
     if chosen.remove_dangling_deletes:
-        result += remove_dangling_deletes(table, branch=branch, **commit)
+        result += remove_dangling_deletes(table, **rewrite)
     return result
 
 
-@takes_options(MetadataOptions)
-def remove_dangling_deletes(
-    table: TableHandle, *, branch: str = MAIN_BRANCH, **options: Unpack[MetadataOptions]
-) -> RewriteResult:
+@takes_options(RewriteCommitOptions)
+def remove_dangling_deletes(table: TableHandle, **options: Unpack[RewriteCommitOptions]) -> RewriteResult:
     """Removes delete files that apply to no live data file, as rewrites and overwrites may leave them."""
-    with table_commits.transaction(table, **options) as transaction:
-        rewrite = transaction.remove_dangling_deletes(branch=branch)
-    return rewrite.result.after(transaction.outcome)
+    with table_commits.transaction(table, **options_of(MetadataOptions, options)) as transaction:
+        removal = transaction.remove_dangling_deletes(**options_of(RowChangeOptions, options))
+    return removal.result.after(transaction.outcome)
 
 
-@takes_options(MetadataOptions)
-def rewrite_manifests(
-    table: TableHandle, *, branch: str = MAIN_BRANCH, **options: Unpack[MetadataOptions]
-) -> DryRun | None:
+@takes_options(RewriteCommitOptions)
+def rewrite_manifests(table: TableHandle, **options: Unpack[RewriteCommitOptions]) -> DryRun | None:
     """Rewrites manifests sorted by partition, of `commit.manifest.target-size-bytes`.
 
     No commit is made where the manifests are few and clean already. Raises NoSuchSnapshotError.
     """
-    return table_commits.commit_with(table, lambda t: t.rewrite_manifests(branch=branch), **options)
+    change = options_of(RowChangeOptions, options)
+    return table_commits.commit_with(
+        table, lambda t: t.rewrite_manifests(**change), **options_of(MetadataOptions, options)
+    )
 
 
 @takes_options(MetadataOptions)

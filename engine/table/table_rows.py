@@ -20,6 +20,8 @@ from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.table import table_commits
 from icecore.engine.table.commit_options import (
     RENAMED,
+    BasedChangeOptions,
+    BasedOptions,
     CommitOptions,
     PinnedChangeOptions,
     PinnedOptions,
@@ -201,15 +203,14 @@ def overwrite_files(
     return transaction.outcome
 
 
-@takes_options(RowOptions)
+@takes_options(BasedOptions)
 def rewrite_files(
     table: TableHandle,
     delete_files: Iterable[str | ContentFile],
     add_files: Iterable[ContentFile] = (),
     *,
-    base_snapshot_id: int | None = None,
     data_sequence_number: int | None = None,
-    **options: Unpack[RowOptions],
+    **options: Unpack[BasedOptions],
 ) -> DryRun | None:
     """Replaces data files by others that hold the same rows; see `Transaction.rewrite_files`.
 
@@ -219,9 +220,8 @@ def rewrite_files(
         transaction.rewrite_files(
             delete_files,
             add_files,
-            base_snapshot_id=base_snapshot_id,
             data_sequence_number=data_sequence_number,
-            **options_of(RowChangeOptions, options),
+            **options_of(BasedChangeOptions, options),
         )
     return transaction.outcome
 

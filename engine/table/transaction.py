@@ -256,30 +256,6 @@ class Transaction(OnceInBlock):
         pending.add_writing(change, given=change.added)
 
     @takes_options(RowChangeOptions)
-    def rewrite_files(
-        self,
-        delete_files: Iterable[str | ContentFile],
-        add_files: Iterable[ContentFile] = (),
-        *,
-        base_snapshot_id: int | None = None,
-        data_sequence_number: int | None = None,
-        **options: Unpack[RowChangeOptions],
-    ) -> None:
-        """Replaces data files by others that hold the same rows; delete files among `delete_files` are dropped.
-
-        The files that go must be as they were at the base, by default the snapshot that the table showed. With the data
-        sequence number of the base new equality deletes are no conflict, since they apply to the new files too. In a
-        v3 table the new files must bring the rows' lineage (RL6).
-        """
-        pending, branch = self._pending, self._pending.first_branch(options)
-        base = pending.base(branch, {"base_snapshot_id": base_snapshot_id}, UPDATE_ISOLATION)
-        target = pending.target(branch, options)
-        change = FileChange.of(
-            target, base, delete_files, add_files, is_rewrite=True, data_sequence_number=data_sequence_number
-        )
-        pending.add_writing(change, given=change.added)
-
-    @takes_options(RowChangeOptions)
     def delete_keys(self, keys: Any, key_columns: Sequence[str] = (), **options: Unpack[RowChangeOptions]) -> None:
         """Deletes the rows that equal one of `keys` in the key columns, by equality delete files: nothing is read."""
         self._pending.branch(options)
@@ -357,6 +333,7 @@ class Transaction(OnceInBlock):
 
     # Rewrites, which change no row; each must be the first change of rows in its transaction
 
+    rewrite_files = transaction_rewrites.rewrite_files
     rewrite_manifests = transaction_rewrites.rewrite_manifests
     file_groups = transaction_rewrites.file_groups
     rewrite_data_files = transaction_rewrites.rewrite_data_files

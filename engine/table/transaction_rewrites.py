@@ -1,8 +1,8 @@
-"""The rewrites of a transaction: of manifests, data files and delete files. They change no row."""
+"""The rewrites of a transaction: of files by name, manifests, data files and delete files. They change no row."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, Unpack
 
 from icecore.engine.common.keyword_options import takes_options
@@ -19,10 +19,13 @@ from icecore.engine.maintenance.rewrite_delete_files import (
     worth_merging,
 )
 from icecore.engine.maintenance.rewrite_strategy import BINPACK, SortTerms, order_for
+from icecore.engine.operations.replace_files import FileChange
 from icecore.engine.operations.rewrite_manifests import RewriteManifests
+from icecore.engine.properties.table_properties import UPDATE_ISOLATION
+from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import MAIN_BRANCH
-from icecore.engine.table.commit_options import RowChangeOptions
+from icecore.engine.table.commit_options import BasedChangeOptions, RowChangeOptions
 from icecore.engine.table.pending_commit import PendingCommit
 
 
@@ -39,12 +42,37 @@ class TransactionHandle(Protocol):
     ) -> list[FileGroup]: ...
 
 
-def rewrite_manifests(transaction: TransactionHandle, *, branch: str = MAIN_BRANCH) -> None:
+@takes_options(BasedChangeOptions)
+def rewrite_files(
+    transaction: TransactionHandle,
+    delete_files: Iterable[str | ContentFile],
+    add_files: Iterable[ContentFile] = (),
+    *,
+    data_sequence_number: int | None = None,
+    **options: Unpack[BasedChangeOptions],
+) -> None:
+    """Replaces data files by others that hold the same rows; delete files among `delete_files` are dropped.
+
+    The files that go must be as they were at the base, by default the snapshot that the table showed; as no row
+    changes, there is no isolation level. With the data sequence number of the base new equality deletes are
+    no conflict, since they apply to the new files too. In a v3 table the new files must bring the rows' lineage (RL6).
+    """
+    pending, branch = transaction._pending, transaction._pending.first_branch(options)
+    base = pending.base(branch, {"base_snapshot_id": options.get("base_snapshot_id")}, UPDATE_ISOLATION)
+    target = pending.target(branch, options)
+    change = FileChange.of(
+        target, base, delete_files, add_files, is_rewrite=True, data_sequence_number=data_sequence_number
+    )
+    pending.add_writing(change, given=change.added)
+
+
+@takes_options(RowChangeOptions)
+def rewrite_manifests(transaction: TransactionHandle, **options: Unpack[RowChangeOptions]) -> None:
     """Rewrites a branch's manifests sorted by partition, of the target size. Raises ValidationError."""
-    transaction._pending.check_branch(branch)
+    branch = _branch(transaction, options)
     if transaction._pending.has_snapshots:
         raise ValidationError("manifests can't be rewritten in a transaction that has changed rows before")
-    transaction._pending.add_action(RewriteManifests(branch, transaction._pending.new_snapshot_id()))
+    transaction._pending.add_action(RewriteManifests(transaction._pending.target(branch, options)))
 
 
 def file_groups(
@@ -73,8 +101,7 @@ def rewrite_data_files(
 
     `groups` says which, else the options do: see `Table.rewrite_data_files`.
     """
-    transaction._pending.check_first_change()
-    branch = transaction._pending.branch(change)
+    branch = _first_branch(transaction, change)
     parsed = CompactionOptions.of(options or {}, transaction.metadata)
     order = order_for(strategy, sort_order, transaction.metadata)
     chosen = transaction.file_groups(row_filter, parsed, branch) if groups is None else groups
@@ -99,7 +126,7 @@ def delete_groups(transaction: TransactionHandle, branch: str, most: int) -> lis
 @takes_options(RowChangeOptions)
 def rewrite_position_delete_files(transaction: TransactionHandle, **options: Unpack[RowChangeOptions]) -> DeleteRewrite:
     """Merges the position delete files of each data file: see `Table.rewrite_position_delete_files`."""
-    rewrite = DeleteRewrite(transaction._pending.target(transaction._pending.first_branch(options), options))
+    rewrite = DeleteRewrite(transaction._pending.target(_first_branch(transaction, options), options))
     transaction._pending.add_writing(rewrite)
     return rewrite
 
@@ -107,6 +134,22 @@ def rewrite_position_delete_files(transaction: TransactionHandle, **options: Unp
 @takes_options(RowChangeOptions)
 def remove_dangling_deletes(transaction: TransactionHandle, **options: Unpack[RowChangeOptions]) -> DanglingDeletes:
     """Removes delete files that apply to no live data file."""
-    removal = DanglingDeletes(transaction._pending.target(transaction._pending.first_branch(options), options))
+    removal = DanglingDeletes(transaction._pending.target(_first_branch(transaction, options), options))
     transaction._pending.add_writing(removal)
     return removal
+
+
+def _branch(transaction: TransactionHandle, options: RowChangeOptions) -> str:
+    """The branch of a rewrite, which must be there: what is made from main for it has nothing of its own to rewrite.
+
+    Raises NoSuchSnapshotError, ValidationError.
+    """
+    if transaction._pending.answered is None:
+        transaction._pending.check_branch(options.get("branch", MAIN_BRANCH))
+    return transaction._pending.branch(options)
+
+
+def _first_branch(transaction: TransactionHandle, options: RowChangeOptions) -> str:
+    """As `_branch`, for a rewrite that must be the transaction's first change of rows."""
+    transaction._pending.check_first_change()
+    return _branch(transaction, options)

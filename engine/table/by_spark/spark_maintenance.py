@@ -17,9 +17,8 @@ from icecore.engine.spark.files.described_files import SparkDescriber
 from icecore.engine.spark.files.listed_files import SparkLister
 from icecore.engine.spark.progress import ProgressCallback
 from icecore.engine.spark.session import session as running_session
-from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.table import table_commits
-from icecore.engine.table.commit_options import CommitOptions, MetadataOptions, RowChangeOptions, RowOptions
+from icecore.engine.table.commit_options import CommitOptions, RewriteCommitOptions, RowChangeOptions, RowOptions
 from icecore.engine.table.table_handle import TableHandle
 from icecore.engine.table.table_maintenance import compact, merge_deletes
 
@@ -39,7 +38,7 @@ class SparkMaintenance:
         self._table = table
         self._session = session
 
-    @takes_options(MetadataOptions)
+    @takes_options(RewriteCommitOptions)
     def rewrite_data_files(
         self,
         row_filter: str | Expression | None = None,
@@ -47,10 +46,8 @@ class SparkMaintenance:
         strategy: str = BINPACK,
         sort_order: SortTerms | None = None,
         options: Mapping[str, Any] | None = None,
-        branch: str = MAIN_BRANCH,
-        snapshot_properties: Mapping[str, str] | None = None,
         on_progress: ProgressCallback | None = None,
-        **commit: Unpack[MetadataOptions],
+        **rewrite: Unpack[RewriteCommitOptions],
     ) -> RewriteResult:
         """Rewrites data files as `Table.rewrite_data_files` does, which says how, all groups of a commit at once.
 
@@ -64,21 +61,17 @@ class SparkMaintenance:
             strategy=strategy,
             sort_order=sort_order,
             options=options,
-            branch=branch,
-            snapshot_properties=snapshot_properties,
             writer=SparkGroupWriter(self._running(), on_progress),
-            **commit,
+            **rewrite,
         )
 
-    @takes_options(MetadataOptions)
+    @takes_options(RewriteCommitOptions)
     def rewrite_position_delete_files(
         self,
         *,
         options: Mapping[str, Any] | None = None,
-        branch: str = MAIN_BRANCH,
-        snapshot_properties: Mapping[str, str] | None = None,
         on_progress: ProgressCallback | None = None,
-        **commit: Unpack[MetadataOptions],
+        **rewrite: Unpack[RewriteCommitOptions],
     ) -> RewriteResult:
         """Merges position delete files as `Table.rewrite_position_delete_files` does, which says how.
 
@@ -89,10 +82,8 @@ class SparkMaintenance:
         return merge_deletes(
             self._table,
             options=options,
-            branch=branch,
-            snapshot_properties=snapshot_properties,
             writer=SparkDeletesWriter(self._running(), on_progress),
-            **commit,
+            **rewrite,
         )
 
     @takes_options(RowOptions)

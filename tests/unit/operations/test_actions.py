@@ -27,7 +27,7 @@ ACTIONS: dict[str, tuple[Callable[[Table], Action], Operation]] = {
     "delete of a file": (lambda t: DeleteByFilter(TARGET, "id >= 4"), Operation.DELETE),
     "delete of a row": (lambda t: DeleteByFilter(TARGET, "id = 4"), Operation.OVERWRITE),
     "overwrite of files": (lambda t: FileChange.of(TARGET, base_of(t), [file_of(t)], []), Operation.DELETE),
-    "rewrite of manifests": (lambda t: RewriteManifests("main", 7), Operation.REPLACE),
+    "rewrite of manifests": (lambda t: RewriteManifests(TARGET), Operation.REPLACE),
     "upsert": (
         lambda t: Upsert.of([{"id": 9, "name": "new"}], ["id"], t.schema(), TARGET, True, True),
         Operation.APPEND,
@@ -91,7 +91,7 @@ def test_one_manifest_is_written_again_only_for_the_deleted_entries_in_it(table:
         table.rewrite_manifests()
         assert [m.manifest.deleted_files_count for m in table.manifests()] == [0]
         assert len(table.snapshots()) == 5
-    assert RewriteManifests("main", 7).plan(context(table)) is None
+    assert RewriteManifests(TARGET).plan(context(table)) is None
 
 
 def test_the_result_is_that_of_the_latest_planning(table: Table) -> None:

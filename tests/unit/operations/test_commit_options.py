@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -14,6 +14,7 @@ from core_tables import files_below, make_table, rows
 import icecore
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.common.keyword_options import options_of, takes_options
+from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.table import commit_options
 from icecore.engine.table.commit_options import CommitOptions
 from icecore.engine.table.table import Table
@@ -29,6 +30,23 @@ ROWS = {
     "delete_keys": ([{"id": 1}], ["id"]),
     "delete": ("id = 1",),
     "rewrite_data_files": (),
+    "rewrite_position_delete_files": (),
+    "rewrite_files": (["a"],),
+    "rewrite_manifests": (),
+    "remove_dangling_deletes": (),
+}
+# Each with something to do, in a table of two files one of which has deletes.
+REWRITES: dict[str, Callable[..., Any]] = {
+    "data files": lambda t, **how: t.rewrite_data_files(options={"rewrite-all": True}, **how),
+    "position deletes": lambda t, **how: t.rewrite_position_delete_files(**how),
+    "manifests": lambda t, **how: t.rewrite_manifests(**how),
+    "dangling deletes": lambda t, **how: t.remove_dangling_deletes(**how),
+    "data files and dangling deletes": lambda t, **how: t.rewrite_data_files(
+        options={"rewrite-all": True, "remove-dangling-deletes": True}, **how
+    ),
+    "position and dangling deletes": lambda t, **how: t.rewrite_position_delete_files(
+        options={"remove-dangling-deletes": True}, **how
+    ),
 }
 
 
@@ -73,8 +91,8 @@ def test_a_change_of_rows_takes_the_same_options_alone_and_in_a_transaction(name
     alone = inspect.signature(getattr(Table, name)).parameters.keys() - {"table"}
     inside = inspect.signature(getattr(Transaction, name)).parameters.keys() - {"self", "transaction", "groups"}
     assert inside <= alone
-    # In a transaction the schema is changed by a call of its own.
-    assert alone - inside - {"merge_schema"} <= CommitOptions.__annotations__.keys()
+    # In a transaction the schema is changed by a call of its own, and no part is a commit of its own.
+    assert alone - inside - {"merge_schema", "options"} <= CommitOptions.__annotations__.keys()
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -97,6 +115,43 @@ def test_nothing_is_written_for_an_unknown_keyword(tmp_path: Path, name: str) ->
             transaction.append(rows(3))
         assert catalog.position == position + 1
         assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]
+
+
+@pytest.fixture
+def with_deletes(tmp_path: Path) -> Iterator[Table]:
+    """A table where each rewrite has something to do, on `main` as on `dev`."""
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        merge_on_read = {"write.delete.mode": "merge-on-read", "commit.manifest-merge.enabled": "false"}
+        table = make_table(catalog, properties=merge_on_read)
+        table.delete_keys(rows(1).select(["id"]), ["id"])
+        table.append(rows(1, 2, 3))
+        table.append(rows(4, 5))
+        for n in (1, 2):
+            table.delete(f"id = {n}")
+        table.manage_snapshots().create_branch(table.snapshots()[-1].snapshot_id, "dev").commit()
+        yield table
+
+
+@pytest.mark.parametrize("branch", ["main", "dev"])
+@pytest.mark.parametrize("name", REWRITES)
+def test_snapshots_of_rewrites_have_the_properties_that_are_given(with_deletes: Table, name: str, branch: str) -> None:
+    """Each one where a call makes several."""
+    table, before = with_deletes, len(with_deletes.snapshots())
+    with pytest.raises(ValidationError, match="snapshot properties"):
+        REWRITES[name](table, branch=branch, snapshot_properties={"why": 1})
+    REWRITES[name](table, branch=branch, snapshot_properties={"why": "test"})
+    made = table.snapshots()[before:]
+    assert [(s.summary or {}).get("why") for s in made] == ["test"] * (2 if " and " in name else 1)
+    assert table.metadata.refs[branch].snapshot_id == made[-1].snapshot_id
+
+
+@pytest.mark.parametrize("name", REWRITES)
+def test_a_rewrite_of_a_branch_that_is_not_there_is_refused(with_deletes: Table, name: str) -> None:
+    """None is made for it, which would be one of a misspelt name that shows all of main's rows."""
+    with pytest.raises(NoSuchSnapshotError, match="'mian'"):
+        REWRITES[name](with_deletes, branch="mian")
+    assert sorted(with_deletes.refresh().metadata.refs) == ["dev", "main"]
 
 
 @pytest.mark.parametrize("cls", [Table, Catalog])
