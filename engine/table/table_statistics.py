@@ -14,7 +14,7 @@ from icecore.engine.errors import IcecoreError
 from icecore.engine.metadata.fold import metadata_folder
 from icecore.engine.spec.snapshot import PartitionStatisticsFile, StatisticsFile
 from icecore.engine.table import table_commits
-from icecore.engine.table.commit_options import ComputeStatistics, MetadataOptions
+from icecore.engine.table.commit_options import CommitOptions, ComputeStatistics, MetadataOptions
 from icecore.engine.table.table_handle import TableHandle
 from icecore.engine.table.table_reads import scan
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from icecore.engine.statistics.update_statistics import UpdateStatistics
 
 
-@takes_options(MetadataOptions)
-def update_statistics(table: TableHandle, **options: Unpack[MetadataOptions]) -> UpdateStatistics:
+@takes_options(CommitOptions)
+def update_statistics(table: TableHandle, **options: Unpack[CommitOptions]) -> UpdateStatistics:
     """An update of the statistics files of snapshots, committed by its `commit()` or a `with` block."""
 
     from icecore.engine.statistics.update_statistics import UpdateStatistics

@@ -15,6 +15,7 @@ from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.commit.dry_run import CatalogDryRun
 from icecore.engine.errors import ReusedKeyError, TableAlreadyExistsError, ValidationError
 from icecore.engine.log.store import EventStore
+from icecore.engine.spec.snapshot import StatisticsFile
 from icecore.engine.spec.updates.metadata_update import SetProperties
 from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
@@ -38,10 +39,7 @@ WITHOUT: Mapping[tuple[type, str], str] = {
             "remove_dangling_deletes",
         )
     },
-    **{
-        (Table, n): "is computed of what there is"
-        for n in ("compute_statistics", "compute_partition_statistics", "update_statistics")
-    },
+    **{(Table, n): "is computed of what there is" for n in ("compute_statistics", "compute_partition_statistics")},
 }
 Call = Callable[[Any, str], Any]
 # A call under a key, and what stands in the way of a second one, or would make it another change.
@@ -136,6 +134,14 @@ CALLS: Mapping[str, tuple[Call, Call]] = {
         lambda c, k: c.load_table("ns.t").update_schema(idempotency_key=k).add_column("more", "long").commit(),
         lambda c, _: None,
     ),
+    "Table.update_statistics": (
+        lambda c, k: (
+            c.load_table("ns.counted").update_statistics(idempotency_key=k).set_statistics(statistics(c)).commit()
+        ),
+        lambda c, _: (
+            c.load_table("ns.counted").update_statistics().remove_statistics(statistics(c).snapshot_id).commit()
+        ),
+    ),
     "Table.append": (lambda c, k: c.load_table("ns.t").append(rows(1), idempotency_key=k), lambda c, _: None),
     "migrate_table": (
         lambda c, k: c.migrate_table(files_beside(c), "ns.new", idempotency_key=k),
@@ -191,6 +197,12 @@ def files_beside(catalog: Catalog) -> str:
     return str(folder)
 
 
+def statistics(catalog: Catalog) -> StatisticsFile:
+    """The statistics file of a snapshot of the fixture's table."""
+    table = catalog.load_table("ns.counted")
+    return StatisticsFile(table.snapshots()[0].snapshot_id, f"{table.location()}/metadata/s.puffin", 3, 1, ())
+
+
 def drop_of_view(catalog: Catalog) -> int:
     """The position of the fixture's last drop."""
     return next(e.position for e in store_of(catalog).events() if e.kind == "view.dropped")
@@ -202,6 +214,7 @@ def lake(catalog: icecore.Catalog) -> icecore.Catalog:
     catalog.create_namespace("above.below")
     for name in ("t", "u", "gone"):
         make_table(catalog, name)
+    make_table(catalog, "counted").append(rows(1))
     for name in ("v", "past"):
         catalog.create_view(f"ns.{name}", "SELECT id FROM t")
     catalog.drop_table("ns.gone")
