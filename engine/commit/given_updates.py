@@ -7,7 +7,7 @@ others. Spec: Snapshots, Partition Evolution, Sorting.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from icecore.engine.common.json_reader import get_ints, get_strs
 from icecore.engine.errors import ValidationError
@@ -16,20 +16,35 @@ from icecore.engine.spec.promotion import can_promote, promotion_keeps_partition
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.spec.transform import VoidTransform
 from icecore.engine.spec.types import BinaryType, FixedType, StringType, Type, UUIDType, walk
-from icecore.engine.spec.updates.metadata_update import RemoveProperties
+from icecore.engine.spec.updates.metadata_update import (
+    AddSchema,
+    AssignUuid,
+    RemoveProperties,
+    SetLocation,
+    SetProperties,
+    UpgradeFormatVersion,
+)
 from icecore.engine.spec.updates.table_update import (
+    AddEncryptionKey,
     AddPartitionSpec,
     AddSnapshot,
     AddSortOrder,
+    RemoveEncryptionKey,
     RemovePartitionSpecs,
+    RemovePartitionStatistics,
     RemoveSchemas,
+    RemoveSnapshotRef,
+    RemoveSnapshots,
+    RemoveStatistics,
     SetCurrentSchema,
     SetDefaultSortOrder,
     SetDefaultSpec,
+    SetPartitionStatistics,
+    SetSnapshotRef,
     SetStatistics,
     TableUpdate,
 )
-from icecore.engine.spec.updates.view_update import AddViewVersion, ViewUpdate
+from icecore.engine.spec.updates.view_update import AddViewVersion, SetCurrentViewVersion, ViewUpdate
 
 U = TypeVar("U", TableUpdate, ViewUpdate)
 
@@ -50,6 +65,31 @@ def with_checked_lists(updates: Iterable[U]) -> list[U]:
                     get_ints(blob.to_dict(), "fields", "blob-metadata")
             case AddViewVersion(view_version=version):
                 get_strs(version.to_dict(), "default-namespace", "view version")
+            case (
+                AddSchema()
+                | SetCurrentSchema()
+                | AddPartitionSpec()
+                | SetDefaultSpec()
+                | AddSortOrder()
+                | SetDefaultSortOrder()
+                | AddSnapshot()
+                | RemoveSnapshots()
+                | SetSnapshotRef()
+                | RemoveSnapshotRef()
+                | AssignUuid()
+                | UpgradeFormatVersion()
+                | SetLocation()
+                | SetProperties()
+                | SetCurrentViewVersion()
+                | RemoveStatistics()
+                | SetPartitionStatistics()
+                | RemovePartitionStatistics()
+                | AddEncryptionKey()
+                | RemoveEncryptionKey()
+            ):
+                pass
+            case _:
+                assert_never(update)
     return found
 
 
@@ -83,6 +123,28 @@ def check_given_updates(before: TableMetadata | None, after: TableMetadata, upda
             case SetCurrentSchema() | SetDefaultSpec() | SetDefaultSortOrder():
                 after.spec().check(after.schema())
                 after.sort_order().check(after.schema())
+            case (
+                AddSchema()
+                | RemoveSchemas()
+                | RemovePartitionSpecs()
+                | RemoveSnapshots()
+                | SetSnapshotRef()
+                | RemoveSnapshotRef()
+                | AssignUuid()
+                | UpgradeFormatVersion()
+                | SetLocation()
+                | SetProperties()
+                | RemoveProperties()
+                | SetStatistics()
+                | RemoveStatistics()
+                | SetPartitionStatistics()
+                | RemovePartitionStatistics()
+                | AddEncryptionKey()
+                | RemoveEncryptionKey()
+            ):
+                pass
+            case _:
+                assert_never(update)
 
 
 def check_types(before: TableMetadata, after: TableMetadata) -> None:

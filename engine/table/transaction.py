@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, assert_never
 
 from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.commit.dry_run import DryRun
@@ -165,6 +165,8 @@ class Transaction(OnceInBlock):
                     if self._pending.answered is None:
                         op.source(self.metadata)
                     self._pending.add_cherry_pick(op)
+                case _:
+                    assert_never(op)
 
     def change_statistics(self, ops: Sequence[ChangeMetadata]) -> None:
         """Adds changes of statistics files. Raises NoSuchSnapshotError."""
