@@ -33,13 +33,13 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     lead = write_groups.WriteGroups._lead
 
-    def counted(self: write_groups.WriteGroups, first: write_groups.Part) -> None:
+    def counted(self: write_groups.WriteGroups, first: write_groups.QueuedWrite) -> None:
         write = self._write
 
-        def counting(part: write_groups.Part, following: write_groups.Following) -> None:
+        def counting(part: write_groups.QueuedWrite, following: write_groups.Following) -> None:
             sizes.append(1)
 
-            def counted_following() -> write_groups.Part | None:
+            def counted_following() -> write_groups.QueuedWrite | None:
                 found = following()
                 sizes[-1] += found is not None
                 return found

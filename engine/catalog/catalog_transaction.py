@@ -8,7 +8,7 @@ from typing import Unpack
 
 from attrs import evolve
 
-from icecore.engine.catalog.pending_names import CatalogNames, PendingNames
+from icecore.engine.catalog.pending_names import NameLookup, PendingNames
 from icecore.engine.catalog.table_parts import new_table, registered_table, replacement
 from icecore.engine.catalog.transaction_names import TransactionNames
 from icecore.engine.catalog.view_parts import new_view
@@ -44,7 +44,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
     """
 
     def __init__(
-        self, warehouse: Warehouse, provenance: Provenance, catalog: CatalogNames, dry_run: bool = False
+        self, warehouse: Warehouse, provenance: Provenance, catalog: NameLookup, dry_run: bool = False
     ) -> None:
         self._desk = warehouse.targets
         self._planning = warehouse.planning

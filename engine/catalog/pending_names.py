@@ -14,7 +14,7 @@ from icecore.engine.table.table import Table
 from icecore.engine.view.view import View
 
 
-class CatalogNames(Protocol):
+class NameLookup(Protocol):
     """The part of a catalog that its transactions need: the look-up of names, and locations for new tables."""
 
     actor: str | None
@@ -33,7 +33,7 @@ class CatalogNames(Protocol):
 class PendingNames:
     """The names given or taken so far. Whether they may be is decided at commit, when others had their turn."""
 
-    catalog: CatalogNames
+    catalog: NameLookup
     # None for a name that is taken away.
     _streams: dict[Identifier, str | None] = field(factory=dict)
 

@@ -27,7 +27,7 @@ from icecore.engine.errors import (
 from icecore.engine.events.event import SCHEMA_VERSION, Event, Provenance, canonical
 from icecore.engine.events.keyed_request import KeyedRequest, keyed_request
 from icecore.engine.events.relocation import Relocation, Relocations
-from icecore.engine.log.lock.write_groups import Following, Part, WriteGroups
+from icecore.engine.log.lock.write_groups import Following, QueuedWrite, WriteGroups
 from icecore.engine.log.reader import EVENTS, LAST_POSITION, EventReader, Head
 from icecore.engine.log.request_keys import CARRIED_OUT, RequestKeys
 from icecore.engine.log.sqlite_file import DEFAULT_LOCK_TIMEOUT_S, SETTINGS, Result, run_script
@@ -194,7 +194,7 @@ class EventStore(EventReader):
         self.check_in_place()
         return self.groups.run(body)
 
-    def _write_group(self, first: Part, following: Following) -> None:
+    def _write_group(self, first: QueuedWrite, following: Following) -> None:
         """Writes the parts of threads in one transaction of SQLite."""
         events: list[Event] = []
         requests: list[KeyedRequest | None] = []
@@ -246,7 +246,7 @@ class EventStore(EventReader):
                 self._one_by_one_until = time.monotonic() + ONE_BY_ONE_S
                 raise
 
-    def _write_beside(self, part: Part, write: Callable[[Callable[[WriteTransaction], Any]], Any]) -> None:
+    def _write_beside(self, part: QueuedWrite, write: Callable[[Callable[[WriteTransaction], Any]], Any]) -> None:
         """Writes a part after others; what it raises takes it back alone, unless SQLite took back all of them."""
         connection = self.connection()
         connection.execute(query(SETTINGS, "begin_part"))

@@ -90,7 +90,7 @@ def query_schema(lookup: Lookup, name: Identifier, sql: str, scope: NameScope) -
 
 
 @frozen
-class NamedQuery:
+class InternalQuery:
     """A query over internal names, which stand for rows and for queries over such names, those of views.
 
     `has_star` is true where the columns that it gives follow from those of its tables. `reads` is how often it names
@@ -116,20 +116,20 @@ class _Preparation:
     memory_limit: str | None
     stand_ins: ExitStack
     numbers: Iterator[int] = field(factory=itertools.count)
-    views: dict[Identifier, NamedQuery] = field(factory=dict)
+    views: dict[Identifier, InternalQuery] = field(factory=dict)
     whole: dict[Identifier, ArrowRows] = field(factory=dict)
     now: str | None = None
 
     def query(
         self, sql: str, scope: NameScope, values: Mapping[str, Any] | None, path: tuple[Identifier, ...] = ()
-    ) -> NamedQuery:
+    ) -> InternalQuery:
         """A query with all that it names; `path` has the views that lead to it."""
         with _duckdb_refusals(scope.owner):
             self.tell_time(sql)
             named = named_tables(self.con, sql, scope.owner, values, self.numbers)
         rows: dict[str, RowsOf] = {}
         columns: dict[str, list[str]] = {}
-        within: list[NamedQuery] = []
+        within: list[InternalQuery] = []
         for internal, mention in named.mentions.items():
             if path and mention.unit is not None:
                 at = ".".join(mention.parts)
@@ -155,16 +155,16 @@ class _Preparation:
         reads = len(rows) + sum(inner.reads for inner in within)
         for inner in within:
             rows |= inner.rows
-        return NamedQuery(text, named.parameters(text, values), rows, views, named.has_star, reads)
+        return InternalQuery(text, named.parameters(text, values), rows, views, named.has_star, reads)
 
-    def query_of(self, view: ViewQuery, path: tuple[Identifier, ...]) -> NamedQuery:
+    def query_of(self, view: ViewQuery, path: tuple[Identifier, ...]) -> InternalQuery:
         """The query of a view. Raises ValidationError where the view is in its path."""
         check_no_cycle(path, view.name())
         if view.name() not in self.views:
             self.views[view.name()] = self.query(view.sql_for(DUCKDB).sql, view.scope(), None, (*path, view.name()))
         return self.views[view.name()]
 
-    def expanded(self, internal: str, view: ViewQuery, path: tuple[Identifier, ...]) -> NamedQuery:
+    def expanded(self, internal: str, view: ViewQuery, path: tuple[Identifier, ...]) -> InternalQuery:
         """The query, over internal names, that stands for a view of such a name; else all its rows do."""
         inner = self.query_of(view, path)
         owner = view.scope().owner
@@ -174,12 +174,12 @@ class _Preparation:
             if sql is None:
                 rows = self.whole_view(view, inner)
                 self.stand_for(internal, rows)
-                return NamedQuery("", None, {internal: rows}, {}, False, 1)
+                return InternalQuery("", None, {internal: rows}, {}, False, 1)
             make_view(self.con, internal, sql)
             self.stand_ins.callback(drop_view, self.con, internal)
-        return NamedQuery(sql, None, inner.rows, {**inner.views, internal: sql}, False, inner.reads)
+        return InternalQuery(sql, None, inner.rows, {**inner.views, internal: sql}, False, inner.reads)
 
-    def whole_view(self, view: ViewQuery, inner: NamedQuery) -> ArrowRows:
+    def whole_view(self, view: ViewQuery, inner: InternalQuery) -> ArrowRows:
         """All rows of a view, computed once, each value looked at as it becomes one of the schema."""
         if view.name() not in self.whole:
             owner, schema = view.scope().owner, view.schema()
@@ -201,7 +201,7 @@ class _Preparation:
             self.now = told_time(sql)
             tell_time(self.con, self.now)
 
-    def answer(self, named: NamedQuery, owner: str) -> QueryAnswer:
+    def answer(self, named: InternalQuery, owner: str) -> QueryAnswer:
         """The answer of a query, which errors call `owner`."""
         schemas = {n: r.scan.schema for n, r in named.rows.items() if isinstance(r, TableRows)}
         with _duckdb_refusals(owner):

@@ -20,7 +20,7 @@ from spark_tables import plain_values  # noqa: E402
 import icecore  # noqa: E402
 from icecore.engine.errors import ValidationError  # noqa: E402
 from icecore.engine.spark.relation import java_classes  # noqa: E402
-from icecore.engine.spark_source.sql_catalog.named_rows import TableRows  # noqa: E402
+from icecore.engine.spark_source.sql_catalog.named_rows import TableAnswers  # noqa: E402
 from icecore.engine.spark_source.sql_catalog.named_scan import NamedScans  # noqa: E402
 
 POINT = pa.struct([("x", pa.int64()), ("y", pa.string())])
@@ -331,7 +331,7 @@ def test_a_change_is_of_the_columns_that_were_analysed(lake: icecore.Catalog, ta
     """Names are looked up again when it is made: they must not mean other columns by then."""
     analysed = lake.load_table(table.name())
     scans = NamedScans(analysed, {}, lambda position: analysed)
-    rows = TableRows(None, analysed, scans, lambda: lake.load_table(table.name()))
+    rows = TableAnswers(None, analysed, scans, lambda: lake.load_table(table.name()))
     table.append([{"id": 4}])
     rows.answer(["delete-all", "{}"])
     table.refresh().update_schema().rename_column("city", "id2").rename_column("id", "city").commit()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @frozen
-class RowChange:
+class AskedChange:
     """A change with its names: the verb, as `delete from`, and what was done, as `deleted from`.
 
     Where there is a `branch`, it has to be there: a change that takes rows away makes no new one.

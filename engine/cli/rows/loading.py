@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from icecore.engine.cli.rows.asked_change import MadeCommits, RowChange
+from icecore.engine.cli.rows.asked_change import AskedChange, MadeCommits
 from icecore.engine.cli.rows.row_commands import BRANCH, FILES, NULLS
 from icecore.engine.cli.texts import pairs
 from icecore.engine.cli.verbs import change_command, dry_run_option, key_option
@@ -178,7 +178,7 @@ def add_files(
         )
 
     with settings.write() as catalog:
-        RowChange("add files to", "added files to", change).run(settings, catalog, table, dry_run=dry_run)
+        AskedChange("add files to", "added files to", change).run(settings, catalog, table, dry_run=dry_run)
 
 
 def _parquet_files(path: str) -> Iterator[str]:

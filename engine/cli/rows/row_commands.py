@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from icecore.engine.cli.rows.asked_change import RowChange
+from icecore.engine.cli.rows.asked_change import AskedChange
 from icecore.engine.cli.texts import names
 from icecore.engine.cli.verbs import change_command, key_option, risk_options, where_option
 from icecore.engine.spec.snapshot import MAIN_BRANCH
@@ -97,7 +97,9 @@ def delete(
         )
 
     with settings.write() as catalog:
-        RowChange("delete from", "deleted from", change, branch).run(settings, catalog, table, dry_run=dry_run, yes=yes)
+        AskedChange("delete from", "deleted from", change, branch).run(
+            settings, catalog, table, dry_run=dry_run, yes=yes
+        )
 
 
 @change_command(
@@ -148,7 +150,7 @@ def overwrite(
         )
 
     with settings.write() as catalog:
-        RowChange("overwrite", "overwrote", change, branch).run(settings, catalog, table, dry_run=dry_run, yes=yes)
+        AskedChange("overwrite", "overwrote", change, branch).run(settings, catalog, table, dry_run=dry_run, yes=yes)
 
 
 @change_command(
@@ -201,7 +203,7 @@ def upsert(
         ).outcome
 
     with settings.write() as catalog:
-        RowChange("upsert into", "upserted into", change).run(
+        AskedChange("upsert into", "upserted into", change).run(
             settings, catalog, table, dry_run=dry_run, yes=yes or insert_only
         )
 

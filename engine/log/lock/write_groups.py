@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 
 @define(eq=False)
-class Part:
+class QueuedWrite:
     """The part of one thread: `body` is called once, in the thread that leads, in the context of its own thread."""
 
     body: Callable[[Any], Any]
@@ -61,14 +61,14 @@ class Part:
         return self._woken.is_set()
 
 
-Following = Callable[[], Part | None]
+Following = Callable[[], QueuedWrite | None]
 """Gives the next part of the group; None where it is to be committed."""
 
 
 class WriteGroups:
     """The groups of one file's writers in this process, one at a time. A forked process begins with none."""
 
-    def __init__(self, write: Callable[[Part, Following], None], timeout_s: float) -> None:
+    def __init__(self, write: Callable[[QueuedWrite, Following], None], timeout_s: float) -> None:
         """`write` makes one transaction of a part and those that follow; an error in one of these is noted there.
 
         For a turn a thread waits no longer than `timeout_s`.
@@ -81,7 +81,7 @@ class WriteGroups:
 
     def forget_parent(self) -> None:
         """Forgets the threads of the parent process."""
-        self._waiting: deque[Part] = deque()
+        self._waiting: deque[QueuedWrite] = deque()
         self._is_led = False
         self._is_closed = False
         self._without_pause_since = 0.0
@@ -95,7 +95,7 @@ class WriteGroups:
 
         Raises WarehouseLockedError where its turn did not come in time.
         """
-        part = Part(body)
+        part = QueuedWrite(body)
         try:
             self._enter(part)
             if not part.leads:
@@ -111,7 +111,7 @@ class WriteGroups:
         result: Result = part.result
         return result
 
-    def _enter(self, part: Part) -> None:
+    def _enter(self, part: QueuedWrite) -> None:
         with self._lock:
             if self._is_led:
                 self._waiting.append(part)
@@ -119,7 +119,7 @@ class WriteGroups:
                 self._is_led, self._without_pause_since = True, time.monotonic()
                 part.leads = True
 
-    def _wait(self, part: Part) -> None:
+    def _wait(self, part: QueuedWrite) -> None:
         """Waits for a part to be written, or to lead. An interrupt is raised when its outcome is known."""
         interrupt: BaseException | None = None
         deadline = time.monotonic() + self._timeout_s
@@ -136,17 +136,17 @@ class WriteGroups:
         if interrupt is not None:
             raise interrupt
 
-    def _withdrawn(self, part: Part) -> bool:
+    def _withdrawn(self, part: QueuedWrite) -> bool:
         with self._lock:
             if part in self._waiting:
                 self._waiting.remove(part)
                 return True
             return False
 
-    def _lead(self, first: Part) -> None:
+    def _lead(self, first: QueuedWrite) -> None:
         group, deadline = [first], float("inf")
 
-        def following() -> Part | None:
+        def following() -> QueuedWrite | None:
             nonlocal deadline
             deadline = min(deadline, time.monotonic() + LONGEST_S)
             # Signals come to the main thread: they must not end what others write.

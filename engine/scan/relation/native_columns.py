@@ -98,11 +98,11 @@ class OfFile:
 
 
 @frozen
-class Position:
+class RowPosition:
     """The place of a row in its file."""
 
 
-NativeColumn = Read | Given | OfFile | Position
+NativeColumn = Read | Given | OfFile | RowPosition
 
 
 def duckdb_type(t: Type) -> str | None:
@@ -156,7 +156,7 @@ def _metadata_column(field_id: int, columns: FileColumns) -> NativeColumn | None
     if field_id in _OF_FILE:
         return OfFile()
     if field_id == POS.field_id:
-        return Position()
+        return RowPosition()
     stored = columns.get(field_id)
     if field_id not in _LINEAGE or (stored is not None and stored.type != "BIGINT"):
         return None

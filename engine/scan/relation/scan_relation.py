@@ -29,8 +29,8 @@ from icecore.engine.scan.relation.native_columns import (
     Given,
     NativeColumn,
     OfFile,
-    Position,
     Read,
+    RowPosition,
     duckdb_type,
     native_column,
 )
@@ -232,7 +232,7 @@ class _Relation:
         made = []
         for i, f in enumerate(self.fields):
             column = Given(None) if i in missing else native_column(f, found, identity)
-            if column is None or (hides_places and isinstance(column, OfFile | Position)):
+            if column is None or (hides_places and isinstance(column, OfFile | RowPosition)):
                 return None, ()
             made.append(column)
         given = tuple(repr(c.value) for c in made if isinstance(c, Given))
@@ -319,7 +319,7 @@ class _Relation:
                 return f"CAST(f.{quote(name)} AS {other})"
             case Given(value=value):
                 return self.null(place) if value is None else f"k.k{place}"
-            case Position():
+            case RowPosition():
                 return "f.file_row_number"
             case OfFile(stored=stored, by_position=by_position):
                 value = f"k.k{place}[CAST(f.file_index AS BIGINT) + 1]" + (

@@ -64,7 +64,7 @@ class Answers:
 
 
 @frozen(eq=False)
-class TableRows(Answers):
+class TableAnswers(Answers):
     """A table at one of its snapshots. `find` gives the table as it is when it is changed; without, it can't be."""
 
     session: SparkSession
@@ -146,7 +146,7 @@ def table_rows(
             raise ValidationError(f"a catalog of the past is at position {catalog.position}, there is no other")
         return catalog.at(position).load_table(identifier)
 
-    return NamedRows(json.dumps(facts), TableRows(session, table, NamedScans(table, options, table_at), find))
+    return NamedRows(json.dumps(facts), TableAnswers(session, table, NamedScans(table, options, table_at), find))
 
 
 def other_rows(

@@ -39,9 +39,9 @@ def test_an_interrupt_is_raised_when_the_outcome_is_known(
 ) -> None:
     """Who only waits goes at once, and nothing of it is stored; a part that is being written is stored before."""
     interrupted: list[bool] = []
-    original = write_groups.Part.wait
+    original = write_groups.QueuedWrite.wait
 
-    def wait(part: write_groups.Part, timeout_s: float) -> None:
+    def wait(part: write_groups.QueuedWrite, timeout_s: float) -> None:
         if threading.current_thread().name == "interrupted" and not interrupted:
             if when != "waiting":
                 original(part, timeout_s)
@@ -53,7 +53,7 @@ def test_an_interrupt_is_raised_when_the_outcome_is_known(
         threading.current_thread().name = "interrupted"
         return store.write_with(appending("a"))
 
-    monkeypatch.setattr(write_groups.Part, "wait", wait)
+    monkeypatch.setattr(write_groups.QueuedWrite, "wait", wait)
     writers = Writers(store)
 
     def held(transaction: WriteTransaction) -> Any:
@@ -84,7 +84,7 @@ def test_an_interrupt_between_two_steps_leaves_the_turn_to_others(
 ) -> None:
     original = getattr(write_groups.WriteGroups, where)
 
-    def interrupted(self: write_groups.WriteGroups, part: write_groups.Part) -> None:
+    def interrupted(self: write_groups.WriteGroups, part: write_groups.QueuedWrite) -> None:
         if where == "_enter":
             original(self, part)
         raise KeyboardInterrupt
