@@ -6,7 +6,7 @@ import sys
 from icecore.engine.common.version import VERSION
 
 WIDTHS = (80, 100)
-"""The widths of a terminal that help is kept for; the last is that of all wider ones, too."""
+"""The widths of a terminal that help is kept for; each is that of the wider ones up to the next, too."""
 
 
 def main() -> None:
@@ -43,17 +43,27 @@ def _kept(arguments: list[str]) -> bytes:
     match arguments:
         case ["--version"]:
             return f"icecore, version {VERSION}\n".encode()
-        case ["--help" | "-h"] if "COLUMNS" not in os.environ:
-            try:
-                width = min(os.get_terminal_size(1).columns or WIDTHS[0], WIDTHS[-1])
-            except OSError:
-                width = WIDTHS[0]
+        case ["--help" | "-h"]:
+            width = max((w for w in WIDTHS if w <= _columns()), default=0)
             try:
                 with open(f"{os.path.dirname(__file__)}/help_{width}.txt", "rb") as file:
                     return file.read()
             except OSError:
-                return b""  # none is kept for this width, or all is in an archive
+                return b""  # none is kept for one so narrow, or all is in an archive
     return b""
+
+
+def _columns() -> int:
+    """The width of the terminal, as `shutil` has it, which would be a module more to load."""
+    try:
+        if (columns := int(os.environ.get("COLUMNS", ""))) > 0:
+            return columns
+    except ValueError:
+        pass
+    try:
+        return os.get_terminal_size(1).columns or WIDTHS[0]
+    except OSError:
+        return WIDTHS[0]
 
 
 if __name__ == "__main__":

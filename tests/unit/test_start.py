@@ -108,7 +108,11 @@ def test_help_and_version_load_nothing_at_all(monkeypatch: pytest.MonkeyPatch, w
     loaded = loaded_by(f"from icecore.__main__ import main; sys.argv[1:] = [{word!r}]; main()")
     version = "icecore.engine.common.version"
     packages = {"icecore", "icecore.engine", "icecore.engine.common"}
-    assert loaded - loaded_by("import __future__") == {"icecore.__main__", version, *packages}
+    nothing = loaded_by("import __future__")
+    assert loaded - nothing == {"icecore.__main__", version, *packages}
+    for columns in ("80", "90", "250", "wide", "0", ""):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert loaded_by(f"from icecore.__main__ import main; sys.argv[1:] = [{word!r}]; main()") == loaded, columns
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -119,21 +123,31 @@ def test_help_that_is_kept_is_what_the_command_prints(monkeypatch: pytest.Monkey
     assert (Path(icecore.__file__).parent / f"help_{width}.txt").read_text() == f"{text}\n"
 
 
-@pytest.mark.parametrize("width", [60, 80, 81, 100, 140])
-def test_help_is_that_for_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
+@pytest.mark.parametrize("said", ["by the terminal", "by COLUMNS"])
+@pytest.mark.parametrize(
+    ("width", "laid_out"), [(60, 60), (79, 79), (80, 80), (81, 80), (99, 80), (100, 100), (140, 100)]
+)
+def test_help_is_that_for_the_width_of_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, width: int, laid_out: int, said: str
+) -> None:
+    """Or of the next narrower one that it is kept for, which is there sooner than one that is laid out anew."""
     reader, writer = pty.openpty()
-    termios.tcsetwinsize(writer, (200, width))
+    if said == "by COLUMNS":
+        monkeypatch.setenv("COLUMNS", str(width))
+        termios.tcsetwinsize(writer, (200, 70))
+    else:
+        monkeypatch.delenv("COLUMNS", raising=False)
+        termios.tcsetwinsize(writer, (200, width))
     done = subprocess.run([sys.executable, "-m", "icecore", "--help"], env=dict(os.environ), stdout=writer, check=True)
     os.close(writer)
-    said = b""
+    printed = b""
     with contextlib.suppress(OSError):
         while chunk := os.read(reader, 1 << 16):
-            said += chunk
+            printed += chunk
     os.close(reader)
-    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("COLUMNS", str(laid_out))
     expected = cli.make_context("icecore", [], resilient_parsing=True).get_help()
-    assert done.returncode == 0 and said.decode().replace("\r\n", "\n") == f"{expected}\n"
+    assert done.returncode == 0 and printed.decode().replace("\r\n", "\n") == f"{expected}\n"
 
 
 @pytest.mark.parametrize("word", ["--help", "--version"])
