@@ -21,8 +21,8 @@ help:
 	@echo "make lowest  the tests of the engine with the lowest releases of what it depends on"
 	@echo "make check   formatting, lint, types, and which folder may import which"
 	@echo "make fault   kill, starve and damage warehouses for ten minutes, then a race of 16 writers"
-	@echo "make fuzz    Java, PyIceberg and we change one table in turns, for ten minutes (needs java, javac and mvn);"
-	@echo "             then the property tests with new examples"
+	@echo "make fuzz    Java, PyIceberg and we change one table in turns, for five minutes (needs java, javac and mvn);"
+	@echo "             then as many of the property tests, with new examples, as five minutes have room for"
 	@echo "make interop DuckDB, Spark and Trino as clients of the server, and Java's compatibility kit again with all scans planned"
 	@echo "make bench   the figures of README.md and docs/figures.md, PyIceberg and Java beside us"
 	@echo "make clean   remove what these made"
@@ -64,10 +64,13 @@ DICE := $(SEED)
 fault: $(TOOLS)
 	$(BIN)/python -m tests.fault.harness --seconds $(SECONDS) --seed $(DICE) $(FAULT)
 
+# Half of the time is that of the walks.
 fuzz: $(TOOLS)
-	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS) --seed $(DICE) $(FUZZ)
-	$(BIN)/python -m pytest tests/property $$(grep -rl 'budgets import examples' tests/unit --include='test_*.py') \
-		--hypothesis-profile "new each time" --hypothesis-seed $(DICE)
+	end=$$(( $$(date +%s) + $(SECONDS) )) && \
+	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $$(( $(SECONDS) / 2 )) --seed $(DICE) $(FUZZ) && \
+	PYTHONPATH=tests $(BIN)/python -m pytest tests/property \
+		$$(grep -rl 'budgets import examples' tests/unit --include='test_*.py') \
+		-p time_limit --until $$end --hypothesis-profile "new each time" --hypothesis-seed $(DICE)
 
 # The newest releases of the clients that speak to REST catalogs are for older ones of DuckDB and Spark than ours.
 interop: $(TOOLS) $(VENV)/clients
