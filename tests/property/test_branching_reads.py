@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from branching_histories import Branching, history
+from branching_histories import Branching
+from branching_steps import history
 from budgets import examples
 from hypothesis import given
 from hypothesis import strategies as st

@@ -15,7 +15,7 @@ from budgets import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
-from test_data_round_trip import arrow, tables
+from typed_rows import arrow, tables
 
 import icecore
 from icecore.engine.data.arrow.arrow_schema import assign_fresh_ids, schema_to_arrow

@@ -258,27 +258,6 @@ def test_a_variant_is_read_as_its_two_binaries(tmp_path: Path) -> None:
     assert rows(content_file(path), schema) == [{"v": {"metadata": b"\x01", "value": b"\x0c"}}, {"v": None}]
 
 
-NO_IDS = pa.table({"A": [1], "s": [{"x": 1, "y": "a"}], "l": [[{"z": 2}]], "dropped": [5]})
-MAPPED = Schema((
-    NestedField(1, "a", LongType()),
-    NestedField(2, "s", StructType((NestedField(5, "yy", StringType()), NestedField(4, "x", LongType())))),
-    NestedField(3, "l", ListType(6, StructType((NestedField(7, "zz", LongType()),)))),
-    NestedField(9, "new", LongType(), initial_default=8),
-))  # fmt: skip
-
-
-def test_p2_name_mapping_for_files_without_ids(tmp_path: Path) -> None:
-    mapping = NameMapping.from_json(
-        '[{"field-id": 1, "names": ["a", "A"]}, {"field-id": 2, "names": ["s"], "fields": ['
-        '{"field-id": 4, "names": ["x"]}, {"field-id": 5, "names": ["y"]}]},'
-        '{"field-id": 3, "names": ["l"], "fields": [{"field-id": 6, "names": ["element"], "fields": ['
-        '{"field-id": 7, "names": ["z"]}]}]}, {"names": ["dropped"]}]'
-    )
-    file = data_file(tmp_path / "f.parquet", NO_IDS)
-    expected = [{"a": 1, "s": {"yy": "a", "x": 1}, "l": [{"zz": 2}], "new": 8}]
-    assert rows(file, MAPPED, name_mapping=mapping) == expected
-
-
 def test_p2_a_mapping_is_not_for_files_with_ids(tmp_path: Path) -> None:
     """A column without id in a file with ids is not found by its name."""
     table = pa.table([pa.array([1]), pa.array([2])], schema=pa.schema([*ids(("a", pa.int64(), 1)), ("b", pa.int64())]))
@@ -286,40 +265,6 @@ def test_p2_a_mapping_is_not_for_files_with_ids(tmp_path: Path) -> None:
     mapping = NameMapping.from_json('[{"field-id": 2, "names": ["b"]}, {"field-id": 1, "names": ["b2"]}]')
     now = Schema((NestedField(1, "a", LongType()), NestedField(2, "b", LongType())))
     assert rows(file, now, name_mapping=mapping) == [{"a": 1, "b": None}]
-
-
-def test_p2_a_mapping_that_contradicts_the_schema_gives_way_to_names(tmp_path: Path) -> None:
-    """Hive's migration numbered nested fields depth first and the schema breadth first."""
-    mapping = NameMapping.from_json(
-        '[{"field-id": 1, "names": ["s"], "fields": [{"field-id": 2, "names": ["x"]}]},{"field-id": 3, "names": ["a"]}]'
-    )
-    schema = Schema(
-        (NestedField(1, "s", StructType((NestedField(3, "x", LongType()),))), NestedField(2, "a", StringType()))
-    )
-    file = data_file(tmp_path / "f.parquet", pa.table({"s": [{"x": 1}], "a": ["q"]}))
-    assert rows(file, schema, name_mapping=mapping) == [{"s": {"x": 1}, "a": "q"}]
-
-
-def test_files_without_ids_and_mapping_are_numbered_by_place(tmp_path: Path) -> None:
-    """As Java does for Parquet: the table's first three columns, by place; inside them by name."""
-    file = data_file(tmp_path / "f.parquet", NO_IDS)
-    now = Schema((
-        NestedField(1, "renamed", LongType()),
-        NestedField(2, "s", StructType((NestedField(5, "y", StringType()),))),
-        NestedField(9, "new", LongType()),
-    ))  # fmt: skip
-    assert rows(file, now) == [{"renamed": 1, "s": {"y": "a"}, "new": None}]
-
-
-def test_places_whose_types_contradict_the_schema_give_way_to_names(tmp_path: Path) -> None:
-    """Dremio's own tables: partition columns come first in the schema, and the files lack them."""
-    file = data_file(tmp_path / "f.parquet", pa.table({"n": [7], "s": [{"x": 1}]}))
-    now = Schema((
-        NestedField(1, "part", StringType()),
-        NestedField(2, "n", LongType()),
-        NestedField(3, "s", StructType((NestedField(4, "x", LongType()),))),
-    ))  # fmt: skip
-    assert rows(file, now) == [{"part": None, "n": 7, "s": {"x": 1}}]
 
 
 RESERVED = Schema((
