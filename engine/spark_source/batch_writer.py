@@ -13,6 +13,7 @@ from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark_source.source_options import SourceOptions
 from icecore.engine.spark_source.task_files import FilesMessage, TaskFiles, files_of, staged_of
 from icecore.engine.spark_source.write_plan import DYNAMIC, WritePlan
+from icecore.engine.table.merged_schema import take_in
 
 
 class TableWriter(DataSourceArrowWriter):
@@ -30,7 +31,7 @@ class TableWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commits the files of all tasks. Raises what `WritePlan.commit` raises."""
-        self._plan.staged_by(staged_of(messages)).commit(files_of(messages), self._files.table_uuid)
+        self._plan.staged_by(staged_of(messages)).commit(files_of(messages), self._files)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Deletes the files of the tasks that ended well, unless they are committed."""
@@ -41,6 +42,12 @@ def task_files(plan: WritePlan, schema: T.StructType) -> TaskFiles:
     """The writer of the tasks' files. Raises ValidationError where the rows or the plan don't fit the table."""
     with plan.opened() as catalog:
         table = catalog.load_table(plan.identifier)
+        metadata = table.metadata
+        if plan.merges_schema:
+            # What the commit will make of it, unless others change it first.
+            to_be = table.transaction()
+            take_in(to_be, schema, case_sensitive=False)
+            metadata = to_be.metadata
         if plan.overwrite_mode == DYNAMIC:
-            check_partitioned(table.metadata)
-        return TaskFiles.of(schema, table.metadata, table.scan().storage)
+            check_partitioned(metadata)
+        return TaskFiles.of(schema, metadata, table.scan().storage)

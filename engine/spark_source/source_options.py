@@ -59,11 +59,13 @@ WRITING = _TABLE | {
     "snapshot-properties",
     "overwrite-mode",
     "overwrite-filter",
+    "merge-schema",
 }
 """The options of a write."""
 
 STREAM_WRITING = _TABLE | {
-    *("branch", "message", "author", "snapshot-properties", "query-id", "skip-committed-batches"),
+    *("branch", "message", "author", "snapshot-properties", "merge-schema"),
+    *("query-id", "skip-committed-batches"),
     # Spark's own, which it hands over too.
     *("checkpointlocation", "queryname"),
 }

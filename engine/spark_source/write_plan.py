@@ -13,9 +13,11 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.expression.sql.parse import parse_filter
 from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID, Batch, check_batch, check_kept
 from icecore.engine.spark_source.source_options import SourceOptions
+from icecore.engine.spark_source.task_files import TaskFiles
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 from icecore.engine.storage.file_io import Storage
+from icecore.engine.table.merged_schema import take_in
 from icecore.engine.table.written_files import WrittenFiles, give_up, is_answered
 
 STATIC, DYNAMIC = "static", "dynamic"
@@ -38,6 +40,7 @@ class WritePlan:
     author: str | None
     idempotency_key: str
     skips_committed: bool = False
+    merges_schema: bool = False
     batch: Batch | None = None
 
     @classmethod
@@ -62,6 +65,7 @@ class WritePlan:
             options.text("author"),
             idempotency_key,
             options.flag("skip-committed-batches"),
+            options.flag("merge-schema"),
         )
 
     def opened(self) -> Catalog:
@@ -73,13 +77,13 @@ class WritePlan:
         with self.opened() as catalog:
             return is_answered(catalog._warehouse.repository, self.idempotency_key)
 
-    def commit(self, files: tuple[ContentFile, ...], table_uuid: str | None) -> None:
-        """Commits the files, once, to the table that they were written for.
+    def commit(self, files: tuple[ContentFile, ...], of: TaskFiles) -> None:
+        """Commits the files that `of` wrote, once, to the table that they were written for.
 
         Raises CommitConflictError, for another table of that name too, ValidationError, for a batch of other rows too,
         NoSuchTableError.
         """
-        written = WrittenFiles(files, table_uuid)
+        written = WrittenFiles(files, of.table_uuid, of.schema if self.merges_schema else None)
         options: dict[str, Any] = {"branch": self.branch, "snapshot_properties": self.snapshot_properties or None}
         with self.opened() as catalog:
             table = catalog.load_table(self.identifier)
@@ -88,6 +92,8 @@ class WritePlan:
             ) as transaction:
                 if self.batch is not None:
                     check_kept(transaction, self.batch)
+                if self.merges_schema:
+                    take_in(transaction, of.struct, case_sensitive=False)
                 match self.overwrite_mode:
                     case None:
                         if self.batch is not None:

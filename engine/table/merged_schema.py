@@ -29,16 +29,20 @@ def taken_in(transaction: Transaction, data: Any) -> Any:
     has it. Nothing else changes: no column becomes optional, and what fits by a cast keeps its type. Names of a Spark
     DataFrame may differ in case as its session has it. Raises ValidationError where the table can't have a column.
     """
-    known = transaction.metadata
     if is_spark(data):
-        given, case_sensitive = data.schema, is_case_sensitive(data.sparkSession)
+        take_in(transaction, data.schema, case_sensitive=is_case_sensitive(data.sparkSession))
     else:
-        data = to_arrow(data, known.schema())
-        given, case_sensitive = data.schema, True
-    new = given_schema(given, format_version=_NEWEST_FORMAT_VERSION)
+        data = to_arrow(data, transaction.metadata.schema())
+        take_in(transaction, data.schema, case_sensitive=True)
+    return data
+
+
+def take_in(transaction: Transaction, columns: Any, *, case_sensitive: bool) -> None:
+    """Gives the transaction's schema a column for each of `columns`, as `taken_in` does. Raises ValidationError."""
+    known = transaction.metadata
+    new = given_schema(columns, format_version=_NEWEST_FORMAT_VERSION)
     united = _Union(known.format_version, case_sensitive).struct(new.as_struct(), known.schema().as_struct())
     transaction.change_schema([UnionByName(Schema(united.fields))])
-    return data
 
 
 @frozen

@@ -19,6 +19,9 @@ from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.promotion import can_promote
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import Type
 from icecore.engine.spec.updates.table_update import TableUpdate
 from icecore.engine.storage.file_io import Storage
 
@@ -45,17 +48,19 @@ class CommitOfFiles(Protocol):
 class WrittenFiles:
     """Data files, given as the data of a change of rows. They belong to that change alone.
 
-    With a `table_uuid` they are of that table, whose columns their field ids mean.
+    With a `table_uuid` they are of that table, whose columns their field ids mean. A `schema` is the one that they were
+    written by before it was the table's: the commit is to give its columns the same ids.
     """
 
     files: tuple[ContentFile, ...]
     table_uuid: str | None = None
+    schema: Schema | None = None
 
     def given_to(self, pending: CommitOfFiles) -> list[ContentFile]:
         """The files that the commit adds; of one that was made before, those that it doesn't have are deleted.
 
-        It raises CommitConflictError where they are another table's, the commit ValidationError where it was given up
-        meanwhile.
+        It raises CommitConflictError where they are another table's, or of a schema whose columns are others now, the
+        commit ValidationError where it was given up meanwhile.
         """
         if pending.answered is None:
             pending.add(ChangeMetadata(lambda metadata: self._check(metadata, pending)))
@@ -70,10 +75,28 @@ class WrittenFiles:
                 f"{name_text(pending.state.identifier)} is another table now, of UUID {metadata.table_uuid}: "
                 f"the files were written for that of UUID {self.table_uuid}"
             )
+        if self.schema is not None:
+            _check_columns(self.schema, metadata)
         first = min((f.file_path for f in self.files), default=None)
         if first is not None and not pending.storage.exists(first):
             raise ValidationError(f"the commit was given up, so that its files were deleted: {first}")
         return []
+
+
+def _check_columns(written: Schema, metadata: TableMetadata) -> None:
+    """Raises CommitConflictError where a column's id is not of a column of its name, and of a type that reads it."""
+    schema = metadata.schema()
+    for field_id in sorted(written.field_ids):
+        new = schema.get_field(field_id)
+        is_same = new is not None and written.path(field_id) == schema.path(field_id)
+        if new is None or not is_same or not _reads(written.find_field(field_id).field_type, new.field_type, metadata):
+            raise CommitConflictError(
+                f"the table's columns changed since {written.name_of(field_id)!r} was written: write the rows again"
+            )
+
+
+def _reads(old: Type, new: Type, metadata: TableMetadata) -> bool:
+    return can_promote(old, new, metadata.format_version) if old.is_primitive else type(old) is type(new)
 
 
 def is_answered(repository: Repository, idempotency_key: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -132,3 +133,41 @@ def test_an_upsert_takes_in_columns(spark: Any, catalog: icecore.Catalog, mode: 
     assert [tuple(row.values()) for row in table.scan().to_arrow().sort_by("id").to_pylist()] == [
         (1, 1, "n"), (2, 2, None), (3, 3, None), (4, 9000000000, "m"),
     ]  # fmt: skip
+
+
+def test_writes_and_streams_of_the_format_take_in_columns(
+    spark: Any, warehouse: Path, catalog: icecore.Catalog, tmp_path: Path
+) -> None:
+    """Schema and rows in one commit; names meet by the session's rule, and what it tells apart is refused."""
+    table = catalog.create_table("ns.t", pa.schema([("id", pa.int32()), ("p", pa.int32())]), partition_spec=["p"])
+    given = {"warehouse": str(warehouse), "merge-schema": "true"}
+
+    def write(columns: str, mode: str = "append", **options: str) -> None:
+        named = {name.replace("_", "-"): text for name, text in options.items()}
+        rows = spark.sql(f"SELECT {columns}").write.format("icecore").mode(mode).options(**given)
+        rows.options(**named).save("ns.t")
+
+    with pytest.raises(Exception, match="no column 'a' in the schema"):
+        write("1 AS id, 2 AS a", merge_schema="false")
+    write("9000000000L AS ID, 1 AS p, 'a' AS a")
+    write("2 AS id, 1 AS p, named_struct('x', 1) AS st", "overwrite", overwrite_mode="dynamic")
+    write("3 AS id, 2 AS p, named_struct('y', 2) AS st", "overwrite", overwrite_filter="st.y = 2")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"id": 4, "p": 3, "late": "so"}')
+    stream = (
+        spark.readStream.schema("id int, p int, late string").json(str(tmp_path / "in")).writeStream.format("icecore")
+    )
+    stream.options(checkpointLocation=str(tmp_path / "c"), **given).trigger(availableNow=True).start("ns.t")
+    assert spark.streams.awaitAnyTermination(120)
+    assert [tuple(row.values()) for row in table.refresh().scan().to_arrow().sort_by("id").to_pylist()] == [
+        (2, 1, None, {"x": 1, "y": None}, None),
+        (3, 2, None, {"x": None, "y": 2}, None),
+        (4, 3, None, None, "so"),
+    ]
+    assert (len(table.snapshots()), len(catalog.log("ns.t"))) == (4, 5)
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(Exception, match="no column 'LATE' in the schema"):
+            write("5 AS id, 'x' AS LATE")
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")

@@ -42,7 +42,7 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
         """
         files = files_of(messages)
         if files or self._plan.overwrite_mode is not None:
-            self._batch(messages, batchId).staged_by(staged_of(messages)).commit(files, self._files.table_uuid)
+            self._batch(messages, batchId).staged_by(staged_of(messages)).commit(files, self._files)
 
     def abort(self, messages: Messages, batchId: int) -> None:
         """Deletes the files of the tasks that ended well, unless they are committed."""
