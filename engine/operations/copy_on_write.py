@@ -99,7 +99,8 @@ def lineage_schema(schema: Schema, metadata: TableMetadata, task: FileScanTask) 
 
 def write_again(rows: pa.Table, metadata: TableMetadata, storage: Storage) -> list[ContentFile]:
     """Writes rows into new files, with the lineage columns that they have."""
-    lineage = [c for c in LINEAGE if c.name in rows.column_names]
+    # Before v3 a column of such a name is the table's own.
+    lineage = [c for c in LINEAGE if metadata.format_version >= 3 and c.name in rows.column_names]
     return _write(rows, with_columns(metadata.schema(), *lineage), metadata, storage)
 
 

@@ -51,7 +51,14 @@ def partition_struct(spec: PartitionSpec, partition: Sequence[Any]) -> dict[int,
 
 
 def with_columns(schema: Schema, *columns: NestedField) -> Schema:
-    """A schema with reserved columns after its own."""
+    """A schema with reserved columns after its own. Raises ValidationError where one of those has such a name."""
+    own = {f.name for f in schema.fields}
+    for c in columns:
+        if c.name in own:
+            raise ValidationError(
+                f"the column {c.name!r} has the name of a metadata column that is needed beside it: rename it first, "
+                "as by update_schema().rename_column"
+            )
     return Schema((*schema.fields, *columns), schema.schema_id)
 
 

@@ -207,3 +207,16 @@ def test_a_failed_job_leaves_nothing_that_can_be_seen(catalog: icecore.Catalog) 
     assert table.refresh().metadata.current_snapshot_id == before
     assert files_of(table) == files
     assert rows_of(table) == {i: row(i) for i in range(30)}
+
+
+def test_a_column_that_is_called_as_row_ids_are(spark: Any, catalog: icecore.Catalog) -> None:
+    """It is one like others where rows have no ids; where they have, it says what to do."""
+    table = catalog.create_table("ns.t", pa.schema([("id", pa.int64()), ("_row_id", pa.int64())]))
+    table.append([{"id": 1, "_row_id": 5}, {"id": 2, "_row_id": 6}])
+    table.spark.update({"_row_id": "id + 10"}, "_row_id = 6")
+    table.spark.merge(spark.sql("SELECT 1L AS id, 7L AS _row_id"), on=["id"]).when_matched_update_all().commit()
+    assert {i: r["_row_id"] for i, r in rows_of(table).items()} == {1: 7, 2: 12}
+    with table.transaction() as transaction:
+        transaction.upgrade_table_version(3)
+    with pytest.raises(ValidationError, match=r"'_row_id' has the name of a metadata column .* rename it first"):
+        table.spark.update({"_row_id": "1"})

@@ -40,7 +40,8 @@ def conformed(frames: Sequence[DataFrame], metadata: TableMetadata) -> DataFrame
 
 def write_rows(rows: DataFrame, metadata: TableMetadata, storage: Storage) -> WrittenRows:
     """Writes conformed rows as data files. Raises ValidationError, StorageError."""
-    keeps_ids = ROW_ID.name in rows.columns
+    # Before v3 a column of that name is the table's own.
+    keeps_ids = metadata.format_version >= 3 and ROW_ID.name in rows.columns
     if not metadata.spec().fields and DISTRIBUTION_MODE.of(metadata.properties) != "none":
         # They lie scattered over as many partitions of Spark as the rows that were searched.
         rows = rows.hint("rebalance")

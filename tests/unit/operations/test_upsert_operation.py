@@ -246,3 +246,20 @@ def test_bad_keys(catalog: icecore.Catalog, keys: list[str], text: str) -> None:
     table = make_table(catalog)
     with pytest.raises(ValidationError, match=text):
         table.upsert([{"id": 1}], keys)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_column_that_is_called_as_row_ids_are(catalog: icecore.Catalog, mode: str) -> None:
+    """It is one like others before rows have ids; from then on rows can't be changed until it is renamed."""
+    schema = pa.schema([("id", pa.int64()), ("_row_id", pa.int64())])
+    table = catalog.create_table("ns.t", schema, properties={"write.update.mode": mode})
+    table.append([{"id": 1, "_row_id": 5}, {"id": 2, "_row_id": 6}])
+    assert table.upsert([{"id": 1, "_row_id": 7}, {"id": 3, "_row_id": 8}], ["id"]) == UpsertResult(1, 1)
+    assert found(table) == [(1, 7), (2, 6), (3, 8)]
+    with table.transaction() as transaction:
+        transaction.upgrade_table_version(3)
+    with pytest.raises(ValidationError, match=r"'_row_id' has the name of a metadata column .* rename it first"):
+        table.upsert([{"id": 2, "_row_id": 9}], ["id"])
+    table.update_schema().rename_column("_row_id", "own").commit()
+    assert table.upsert([{"id": 2, "own": 9}], ["id"]) == UpsertResult(1, 0)
+    assert found(table) == [(1, 7), (2, 9), (3, 8)]
