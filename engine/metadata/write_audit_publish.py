@@ -16,17 +16,38 @@ from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot
 WAP_ID = "wap.id"
 WAP_BRANCH = "wap.branch"
 PUBLISHED_WAP_ID = "published-wap-id"
+# What a batch of a stream of Spark has among its snapshot properties, as Iceberg's runtime has it.
+QUERY_ID = "spark.sql.streaming.queryId"
+EPOCH_ID = "spark.sql.streaming.epochId"
 # Settings of a session of Spark.
 _SESSION_ID, _SESSION_BRANCH = "spark.wap.id", "spark.wap.branch"
 
 
 def is_staged(metadata: TableMetadata, branch: str, summary: Mapping[str, str]) -> bool:
-    """Whether a snapshot with this summary is staged. Raises ValidationError where it names another branch too."""
+    """Whether a snapshot with this summary is staged.
+
+    Raises ValidationError where it names another branch too, or is a stream's that has staged a batch under that id.
+    """
     if not WAP_ENABLED.of(metadata.properties) or not summary.get(WAP_ID):
         return False
     if branch != MAIN_BRANCH or summary.get(WAP_BRANCH):
         raise ValidationError(f"a commit with {WAP_ID} is staged, so it can't go to a branch")
+    _check_one_batch(metadata, summary)
     return True
+
+
+def _check_one_batch(metadata: TableMetadata, summary: Mapping[str, str]) -> None:
+    """Raises ValidationError where an earlier batch of the same query has the id: it is published once."""
+    if QUERY_ID not in summary:
+        return
+    for s in metadata.snapshots:
+        other = s.summary or {}
+        is_same = all(other.get(key) == summary[key] for key in (WAP_ID, QUERY_ID))
+        if is_same and other.get(EPOCH_ID) != summary.get(EPOCH_ID):
+            raise ValidationError(
+                f"the stream has staged batch {other.get(EPOCH_ID)} under {WAP_ID} {summary[WAP_ID]!r}, under which no "
+                f"other batch can be published: let it write to a branch, without {WAP_ID}"
+            )
 
 
 def branch_for(metadata: TableMetadata, branch: str, summary: Mapping[str, str]) -> str:

@@ -15,15 +15,13 @@ from icecore.engine.common.text import counted
 from icecore.engine.data.spark_schema import is_spark
 from icecore.engine.errors import MissingArchiveError, ValidationError
 from icecore.engine.events.event_updates import snapshots_of
+from icecore.engine.metadata.write_audit_publish import EPOCH_ID, QUERY_ID
 from icecore.engine.operations.cherry_pick import SOURCE_SNAPSHOT_ID
 from icecore.engine.repository.ancestors import ancestors_since
 from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRefType
 from icecore.engine.table.table import Table
 from icecore.engine.table.transaction import Transaction
 
-# Of Iceberg's own runtime, in the summaries of snapshots.
-QUERY_ID = "spark.sql.streaming.queryId"
-EPOCH_ID = "spark.sql.streaming.epochId"
 # The local property in which Spark tells the thread of a stream whose thread it is.
 _SPARKS_QUERY_ID = "sql.streaming.queryId"
 

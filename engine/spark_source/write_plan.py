@@ -11,7 +11,8 @@ from icecore.engine.catalog.catalog import Catalog, open_catalog
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.sql.parse import parse_filter
-from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID, Batch, check_batch, check_kept
+from icecore.engine.metadata.write_audit_publish import EPOCH_ID, QUERY_ID
+from icecore.engine.spark_source.foreach_batch import Batch, check_batch, check_kept
 from icecore.engine.spark_source.source_options import SourceOptions
 from icecore.engine.spark_source.task_files import TaskFiles
 from icecore.engine.spec.content_file import ContentFile

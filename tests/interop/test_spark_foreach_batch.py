@@ -20,8 +20,8 @@ from clean_processes import exit_codes_of
 
 import icecore
 from icecore.engine.errors import ReusedKeyError, ValidationError
+from icecore.engine.metadata.write_audit_publish import EPOCH_ID, QUERY_ID
 from icecore.engine.repository.repository import Repository
-from icecore.engine.spark_source.foreach_batch import EPOCH_ID, QUERY_ID
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
 

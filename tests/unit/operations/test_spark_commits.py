@@ -257,3 +257,24 @@ def test_a_dynamic_overwrite_is_of_the_partitions_that_tasks_wrote(
     writer.commit(messages)
     found = table.refresh().scan().to_arrow().to_pylist()
     assert sorted((r["id"], r["amount"]) for r in found) == [(7, 100), (8, 7), (100, 7)]
+
+
+def test_one_batch_of_a_stream_is_staged_under_an_id(warehouse: Path, table: icecore.Table) -> None:
+    """An id is published once, so of a second batch there would be nothing to publish; the same one may come again."""
+    table.set_properties({"write.wap.enabled": "true"})
+    writer = stream_writer(warehouse, snapshot_properties='{"wap.id": "load-1"}')
+    for _ in range(2):
+        writer.commit(written(writer._files, "q"), 0)
+    messages = written(writer._files, "q")
+    with pytest.raises(ValidationError, match=r"staged batch 0 under wap\.id 'load-1', under which no other"):
+        writer.commit(messages, 1)
+    assert there(messages) == [False]
+    other = stream_writer(warehouse, query_id="other", snapshot_properties='{"wap.id": "load-2"}')
+    other.commit(written(other._files), 1)
+    foreach_batch(table, query="each", snapshot_properties={"wap.id": "load-3"})(ROWS, 0)
+    with pytest.raises(ValidationError, match="staged batch 0"):
+        foreach_batch(table, query="each", snapshot_properties={"wap.id": "load-3"})(ROWS, 1)
+    assert ids(table) == []
+    for wap_id in ("load-1", "load-2", "load-3"):
+        table.manage_snapshots().publish(wap_id).commit()
+    assert ids(table) == [7, 7, 7]
