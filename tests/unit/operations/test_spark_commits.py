@@ -278,3 +278,24 @@ def test_one_batch_of_a_stream_is_staged_under_an_id(warehouse: Path, table: ice
     for wap_id in ("load-1", "load-2", "load-3"):
         table.manage_snapshots().publish(wap_id).commit()
     assert ids(table) == [7, 7, 7]
+
+
+def test_columns_that_a_stream_brings_are_taken_in_once(warehouse: Path, table: icecore.Table) -> None:
+    """A batch that comes again and columns of others do no harm; where its own are others now a batch is refused."""
+    table.update_schema().delete_column("amount").commit()
+    writer = stream_writer(warehouse, merge_schema="true")
+    for _ in range(2):
+        writer.commit(written(writer._files, "q"), 0)
+    table.update_schema().add_column("more", "string").commit()
+    writer.commit(written(writer._files, "q"), 1)
+    assert table.refresh().scan().to_arrow().to_pylist() == [{"id": 7, "amount": 100, "more": None}] * 2
+    table.update_schema().rename_column("amount", "sum").commit()
+    messages, schemas = written(writer._files, "q"), len(table.refresh().metadata.schemas)
+    with pytest.raises(CommitConflictError, match="columns changed since 'amount' was written"):
+        writer.commit(messages, 2)
+    writer.abort(messages, 2)
+    assert (there(messages), len(table.refresh().metadata.schemas)) == ([False], schemas)
+    again = stream_writer(warehouse, merge_schema="true")
+    again.commit(written(again._files, "q"), 2)
+    found = table.refresh().scan().to_arrow()
+    assert (found["sum"].to_pylist().count(100), found["amount"].to_pylist().count(100)) == (2, 1)
