@@ -89,7 +89,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "show-commit": ("past.compare_commands", "show_commit", "Print all that one commit was."),
     "what-if": ("past.what_if_commands", "what_if", "Run commands in a copy that is thrown away."),
     "where-is": ("past.search_commands", "where_is", "Say whether VALUE is anywhere."),
-    "log": ("reading", "log", "Print who did what, when and why, oldest first."),
+    "log": ("reading", "log", "Print who did what, when and why, newest first."),
     "show": ("reading", "show", "Print the first rows of a table or view."),
     "plan": ("plan_commands", "plan", "Print which files a scan would read."),
     "plans": ("plan_commands", "plans", "Print the names of the plans that are kept of a table."),

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from icecore.engine.view.view import View
 
 SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
+LOG_OF_PROGRAMS = (*SHORT_LOG, "snapshot_id")
+"""A person reads the id among the changes."""
 
 
 @click.command(
@@ -43,7 +45,7 @@ SHORT_LOG = ("position", "recorded_at", "actor", "name", "message", "changes")
 )
 @click.option("--until", metavar="TIME", callback=milliseconds, help="Only up to then.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), help="Only the newest so many.")
-@click.option("--newest-first", is_flag=True, help="In the other order.")
+@click.option("--newest-first/--oldest-first", default=True, help="The order.", show_default=True)
 @click.option("--follow", is_flag=True, help="Of all tables and views that ever had the NAME.")
 @click.option("--graph", is_flag=True, help="The table's snapshots instead, as a graph of its branches, latest first.")
 @click.option("--full", is_flag=True, help="Everything about each event, its payload and hash included.")
@@ -61,7 +63,7 @@ def log(
     graph: bool,
     full: bool,
 ) -> None:
-    """Print who did what, when and why, oldest first.
+    """Print who did what, when and why, newest first.
 
     NAME is a table or a view; of one that was dropped or renamed, the name that it had last.
     """
@@ -72,7 +74,7 @@ def log(
             if name is None:
                 raise click.UsageError("--graph is of a table.")
             others = {"actor": actor, "since": since, "until": until}
-            others |= {"follow": follow or None, "full": full or None, "newest-first": newest_first or None}
+            others |= {"follow": follow or None, "full": full or None, "oldest-first": not newest_first or None}
             if given := [f"--{option}" for option, value in others.items() if value is not None]:
                 raise click.UsageError(f"--graph takes no {', '.join(given)}.")
             print_graph(settings, catalog, name, limit)
@@ -86,7 +88,7 @@ def log(
         rows = [list(row.values()) for row in _rows(events.select(SHORT_LOG))]
         print_text("\n".join(row_lines(SHORT_LOG, rows, settings.form, below="changes")))
     elif not full:
-        settings.print_arrow(events.select(SHORT_LOG), null="", as_data=False)
+        settings.print_arrow(events.select(LOG_OF_PROGRAMS), null="", as_data=False)
     elif settings.as_json:
         print_json(
             [{**row, "summary": dict(row["summary"]), "payload": _json(row["payload"])} for row in _rows(events)]

@@ -136,7 +136,7 @@ def test_arrow_is_a_stream_of_the_result(run: Callable[..., Any], orders: str) -
     assert rows.schema.field("ts").type == pa.timestamp("us", "UTC") and rows.num_rows == 3
     [told] = pa.ipc.open_stream(run("describe", orders, "--output", "arrow").stdout_bytes).read_all().to_pylist()
     assert told["name"] == orders and orjson.loads(told["schema"])["type"] == "struct"
-    [event, *_] = pa.ipc.open_stream(run("log", "--full", "-o", "arrow").stdout_bytes).read_all().to_pylist()
+    [*_, event] = pa.ipc.open_stream(run("log", "--full", "-o", "arrow").stdout_bytes).read_all().to_pylist()
     assert event["position"] == 1
     files = run("plan", orders, "--output", "csv", "--limit", "2").stdout.splitlines()
     assert files[0] == "rows,bytes,deletes,file" and len(files) == 3 and "file:///" in files[1]

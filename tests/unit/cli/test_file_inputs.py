@@ -29,10 +29,10 @@ def test_a_file_that_is_there_twice_is_refused(run: Run, run_json: RunJson, tmp_
     file, other = tmp_path / "a.csv", tmp_path / "more" / ".." / "a.csv"
     (tmp_path / "more").mkdir()
     file.write_text("id,note\n7,new\n")
-    end = run_json("log")[-1]["position"]
+    end = run_json("log")[0]["position"]
     for command in (("load", file, other, orders), ("append", orders, file, file), ("overwrite", orders, file, other)):
         assert "a.csv' is there twice" in run(*map(str, command), code=2).stderr
-    assert run_json("log")[-1]["position"] == end
+    assert run_json("log")[0]["position"] == end
     run("load", str(file), orders)
     run("load", str(file), orders)
 

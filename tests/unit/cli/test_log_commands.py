@@ -21,20 +21,33 @@ RunJson = Callable[..., Any]
 
 
 def test_log_filters(run: Run, run_json: RunJson, orders: str) -> None:
-    """By table, actor, time and number."""
-    events = run_json("log")
+    """By table, actor, time and number, the newest first; that order too where the oldest are left out."""
+    events = run_json("log", "--oldest-first")
+    assert run_json("log") == run_json("log", "--newest-first") == events[::-1]
+    assert [line[:2] for line in run("log", "-o", "csv").stdout.splitlines()[1:]] == ["3,", "2,", "1,"]
+    assert run("log", "--full").stdout.startswith("position        3\n")
     assert [(e["actor"] if e["name"] == orders else "", e["name"]) for e in events] == [
         ("", "shop"),
         ("ann", orders),
         ("bob", orders),
     ]
-    assert [e["position"] for e in run_json("log", orders)] == [2, 3]
-    assert [e["position"] for e in run_json("log", "-n", "2")] == [2, 3]
+    assert [e["position"] for e in run_json("log", orders)] == [3, 2]
+    assert [e["position"] for e in run_json("log", "-n", "2")] == [3, 2]
+    assert [e["position"] for e in run_json("log", "-n", "2", "--oldest-first")] == [2, 3]
+    assert [e["position"] for e in run_json("log", orders, "--follow", "-n", "1")] == [3]
     assert [e["position"] for e in run_json("log", "--since", events[-1]["recorded_at"])] == [3]
     assert run_json("log", "--since", "2999-01-01") == []
     assert [e["position"] for e in run_json("log", orders, "--until", events[1]["recorded_at"])] == [2]
     assert run_json("log", "--since", events[1]["recorded_at"], "--until", events[1]["recorded_at"]) == [events[1]]
     assert "three orders" in run("log").stdout
+
+
+def test_the_log_for_programs_has_the_snapshots(run: Run, run_json: RunJson, orders: str, warehouse: Path) -> None:
+    """Null where an event made none; a person reads the ids among the changes."""
+    with icecore.open(warehouse) as catalog:
+        made = catalog.load_table(orders).metadata.current_snapshot_id
+    assert [e["snapshot_id"] for e in run_json("log")] == [made, None, None]
+    assert "snapshot_id" not in run("log").stdout
 
 
 def test_what_is_no_name_or_moment_is_told_as_that(run: Run, orders: str) -> None:
@@ -69,7 +82,8 @@ def test_the_log_of_a_name_says_that_others_had_it(run: Run, orders: str) -> Non
 
 def test_a_graph_is_of_all_commits(run: Run, orders: str) -> None:
     """What says which events of the log are printed is refused, rather than left aside."""
-    for options in (["--actor", "ann"], ["--since", "2024-01-01"], ["--until", "now"], ["--follow"], ["--full"]):
+    ranges = ["--actor", "ann"], ["--since", "2024-01-01"], ["--until", "now"]
+    for options in (*ranges, ["--follow"], ["--full"], ["--oldest-first"]):
         assert f"--graph takes no {options[0]}" in run("log", orders, "--graph", *options, code=2).stderr
     assert "append three orders" in run("log", orders, "--graph", "--limit", "1").stdout
 
@@ -240,7 +254,7 @@ def test_what_becomes_current_again_is_told(run: Run, run_json: RunJson, orders:
     """A schema or spec that an earlier commit made: its event would say nothing else."""
     run("alter", orders, "drop-column", "note", "--yes")
     assert "back to schema 0" in run("revert", "4", "--yes").stdout
-    assert [e["changes"] for e in run_json("log", orders, "--newest-first")][:2] == ["back to schema 0", "schema 1"]
+    assert [e["changes"] for e in run_json("log", orders)][:2] == ["back to schema 0", "schema 1"]
 
 
 def test_diff_of_a_table_by_any_of_its_names(run: Run, run_json: RunJson, orders: str) -> None:

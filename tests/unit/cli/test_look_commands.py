@@ -125,9 +125,9 @@ def test_a_name_with_a_dot_is_printed_as_it_is_typed(
     run("create", "a.twin", "--schema", "id long", "--location", str(warehouse / "a" / "x.y"))
     assert [r["name"] for r in run_json("ls")] == [name, "a.twin"]
     assert [(e["name"], e["changes"].partition(":")[0]) for e in run_json("log", name)] == [
-        (old, f"create {old}"),
-        (old, "append"),
         (name, f"rename to {name}"),
+        (old, "append"),
+        (old, f"create {old}"),
     ]
     assert (old, name) in {(r["before"], r["after"]) for r in run_json("diff", "3", "4")}
     assert run_json("show-commit", "3")["difference"][0]["name"] == old

@@ -95,7 +95,7 @@ def test_who_asks_again_under_a_key_is_not_asked(run: Run, run_json: RunJson, or
         run(*command, "--key", command[0], "--yes")
         again = run_json(*command, "--key", command[0])
         assert (again["dry_run"], again["snapshot_id"]) == (False, None)
-        assert again["done_before_at"] == run_json("log", orders)[-1]["position"]
+        assert again["done_before_at"] == run_json("log", orders)[0]["position"]
 
 
 def test_upsert_updates_and_inserts(run: Run, run_json: RunJson, orders: str, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_what_asks_does_nothing_else(run: Run, run_json: RunJson, orders: str, t
     run("namespace", "create", "more")
     metadata = run_json("describe", orders)["metadata_location"]
     log = run_json("log")
-    given = {"rows.csv": str(rows), "METADATA": metadata, "LAST": str(log[-1]["position"])}
+    given = {"rows.csv": str(rows), "METADATA": metadata, "LAST": str(log[0]["position"])}
     for name, arguments in ASKS.items():
         words = [*name.split(), *(given.get(a, a) for a in arguments), *why]
         if words[0] == "alter":
