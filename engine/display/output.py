@@ -18,7 +18,7 @@ from attrs import frozen
 
 from icecore.engine.common.text import printable, printable_json
 from icecore.engine.display.cells import cell, distinct_names, plain, python_values
-from icecore.engine.display.short_text import short
+from icecore.engine.display.short_text import is_count, short
 from icecore.engine.display.table_layout import expanded_lines, table_lines
 from icecore.engine.errors import ValidationError
 
@@ -138,15 +138,17 @@ def wrapped_rows(rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 def pair_lines(pairs: Mapping[str, Any]) -> list[str]:
     """Names and values, one pair a line; the items of a list stand below their name.
 
-    Further lines of a value are indented, so that none looks like another pair.
+    Further lines of a value are indented, so that none looks like another pair. A person reads counts by thousands.
     """
+    counts = {n for n in pairs if terminal_size() is not None and any(map(is_count, n.split()))}
     width = max(map(len, pairs), default=0)
     lines = []
     for name, value in pairs.items():
         if isinstance(value, list):
             lines += [name, *("  " + cell(item).replace("\n", "\n  ") for item in value)]
         else:
-            lines.append(f"{name:<{width}}  " + cell(value).replace("\n", "\n" + " " * (width + 2)))
+            text = f"{value:,}" if name in counts and isinstance(value, int) else cell(value)
+            lines.append(f"{name:<{width}}  " + text.replace("\n", "\n" + " " * (width + 2)))
     return lines
 
 

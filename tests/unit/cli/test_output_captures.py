@@ -67,6 +67,7 @@ COMMANDS = (
     "sql 'SELECT namespace, name, table_uuid, snapshot_id, parent_snapshot_id AS parent, operation FROM snapshots'",
     f'sql "{FILES}"',
     "describe shop.orders",
+    "describe shop.parcels",
     "blame shop.orders --columns id,note",
     "blame shop.orders --column note",
     "-x blame shop.orders --columns id --limit 1",
