@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +13,7 @@ from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds
 from icecore.engine.cli.verbs import examples, where_option
 from icecore.engine.common.text import counted
-from icecore.engine.display.output import print_json
+from icecore.engine.display.output import print_json, waiting
 from icecore.engine.display.plan_text import (
     EXPLAINED_COLUMNS,
     FILE_COLUMNS,
@@ -23,6 +24,7 @@ from icecore.engine.display.plan_text import (
     plan_files_rows,
     plan_lines,
 )
+from icecore.engine.errors import name_text
 
 if TYPE_CHECKING:
     from icecore.engine.table.table import Table
@@ -76,12 +78,14 @@ def plan(
             return
         at = None if snapshot is None else find_snapshot(loaded.metadata, snapshot)
         scan = loaded.scan(where, snapshot_id=at, ref=ref, as_of=as_of)
-        if folder is not None:
-            scan.export(folder)
-        if explained:
-            _print_explanation(settings, scan.explain(), loaded.location(), limit, with_sql)
-        else:
-            _print_plan(settings, scan.plan(), loaded.location(), limit)
+        with waiting(f"planning {table}"):
+            if folder is not None:
+                scan.export(folder)
+            if explained:
+                show = partial(_print_explanation, settings, scan.explain(), loaded.location(), limit, with_sql)
+            else:
+                show = partial(_print_plan, settings, scan.plan(), loaded.location(), limit)
+        show()
 
 
 def _print_plan(settings: Settings, plan: ScanPlan, location: str, limit: int | None) -> None:
@@ -115,9 +119,10 @@ def _print_named(
     limit: int | None,
 ) -> None:
     is_kept = where is None and ref is None
-    plan = table.named_plan(name) if is_kept else table.prefetch(where, name=name, ref=ref)
-    if folder is not None:
-        plan.export(folder)
+    with waiting(f"planning {name_text(table.name())}"):
+        plan = table.named_plan(name) if is_kept else table.prefetch(where, name=name, ref=ref)
+        if folder is not None:
+            plan.export(folder)
     if settings.as_json:
         counts = {"manifests_evaluated": plan.manifests_evaluated, "manifests_reused": plan.manifests_reused}
         files = plan_dict(plan.plan())["files"][:limit]

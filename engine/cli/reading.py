@@ -79,9 +79,10 @@ def log(
                 raise click.UsageError(f"--graph takes no {', '.join(given)}.")
             print_graph(settings, catalog, name, limit)
             return
-        events = catalog.log(
-            name, actor=actor, since=since, until=until, limit=limit, follow=follow, newest_first=newest_first
-        )
+        with waiting("reading the log"):
+            events = catalog.log(
+                name, actor=actor, since=since, until=until, limit=limit, follow=follow, newest_first=newest_first
+            )
         if name is not None and not follow:
             note_others(catalog, name, "--follow is of them too")
     if not full and settings.form.is_text:

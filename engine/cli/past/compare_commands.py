@@ -12,7 +12,7 @@ from icecore.engine.cli.verbs import examples
 from icecore.engine.common.identifiers import identifier_tuple
 from icecore.engine.common.ids import signed
 from icecore.engine.common.text import counted
-from icecore.engine.display.output import pair_lines, print_text, row_lines
+from icecore.engine.display.output import pair_lines, print_text, row_lines, waiting
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 
 if TYPE_CHECKING:
@@ -60,20 +60,20 @@ def diff(
         _one_of(files, rows)
         if branch != MAIN_BRANCH and (of_refs or not (files or rows)):
             raise click.UsageError("--branch says whose --files or --rows are compared between positions or times.")
-        if table is not None and (files or rows or of_refs):
-            found = _of_table(catalog, table, moments, branch)
-            if rows:
-                settings.print_arrow(found.rows())
-                return
-            if files:
-                settings.print_arrow(found.files(), as_data=False, below=_PATH)
-                return
-            facts = found.metadata()
-        else:
-            difference = catalog.diff(*(value for _, value in filter(None, moments)))
-            facts = (difference if table is None else _of_name(catalog, table, difference)).to_arrow()
-    rows_of_all = facts.drop_columns(["stream"])
-    settings.print_arrow(_told(rows_of_all) if settings.form.is_text else rows_of_all, null="", as_data=False)
+        with waiting("comparing"):
+            if table is not None and (files or rows or of_refs):
+                of_table = _of_table(catalog, table, moments, branch)
+                found = of_table.rows() if rows else of_table.files() if files else of_table.metadata()
+            else:
+                difference = catalog.diff(*(value for _, value in filter(None, moments)))
+                found = (difference if table is None else _of_name(catalog, table, difference)).to_arrow()
+    if rows:
+        settings.print_arrow(found)
+    elif files:
+        settings.print_arrow(found, as_data=False, below=_PATH)
+    else:
+        facts = found.drop_columns(["stream"])
+        settings.print_arrow(_told(facts) if settings.form.is_text else facts, null="", as_data=False)
 
 
 def _one_of(files: bool, rows: bool) -> None:
@@ -160,16 +160,16 @@ def show_commit(settings: Settings, position: int, files: bool, rows: bool) -> N
     from icecore.engine.catalog.past.comparing import change_lines
 
     _one_of(files, rows)
-    with settings.read() as catalog:
+    with settings.read() as catalog, waiting(f"reading commit {position}"):
         commit = catalog.show_commit(position)
-        if rows:
-            changed = commit.rows()
-            if changed is None:
-                made = "only wrote files again" if commit.event["operation"] == "replace" else "made no snapshot"
-                click.echo(f"commit {position} {made}, so it changed no rows", err=True)
-                changed = pa.table({"_change_type": pa.array([], pa.string())})
-            settings.print_arrow(changed)
-            return
+        changed = commit.rows() if rows else None
+    if rows:
+        if changed is None:
+            made = "only wrote files again" if commit.event["operation"] == "replace" else "made no snapshot"
+            click.echo(f"commit {position} {made}, so it changed no rows", err=True)
+            changed = pa.table({"_change_type": pa.array([], pa.string())})
+        settings.print_arrow(changed)
+        return
     if files:
         settings.print_arrow(commit.files, as_data=False, below=_PATH)
         return
@@ -203,8 +203,9 @@ def print_graph(settings: Settings, catalog: Catalog, table: str, limit: int | N
     """Prints the snapshots of a table as a graph, the latest first: their refs, positions, authors and reasons."""
     from icecore.engine.display.ref_graph import graph_lines
 
-    loaded = catalog.load_table(table)
-    events = {e["snapshot_id"]: e for e in catalog.log(table).to_pylist() if e["snapshot_id"] is not None}
+    with waiting("reading the log"):
+        loaded = catalog.load_table(table)
+        events = {e["snapshot_id"]: e for e in catalog.log(table).to_pylist() if e["snapshot_id"] is not None}
     ordered = sorted(loaded.snapshots(), key=lambda s: (s.sequence_number, s.timestamp_ms), reverse=True)[:limit]
     shown = {s.snapshot_id for s in ordered}
     refs: dict[int, list[str]] = {}

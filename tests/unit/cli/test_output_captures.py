@@ -196,6 +196,16 @@ def test_commands_that_may_take_long_say_so(shop: Path) -> None:
         "blame shop.orders": "looking through the commits of shop.orders",
         "blame shop.orders --column note": "looking through the commits of shop.orders",
         "audit --fail-on never": "checking the tables",
+        "log": "reading the log",
+        "log shop.orders --graph": "reading the log",
+        "plan shop.orders": "planning shop.orders",
+        "plan shop.orders --explain": "planning shop.orders",
+        "plan shop.orders --name all --where 'id > 0'": "planning shop.orders",
+        "diff 2 3": "comparing",
+        "diff 2 3 --table shop.orders --files": "comparing",
+        "diff 2 3 --table shop.orders --rows": "comparing",
+        "show-commit 3": "reading commit 3",
+        "show-commit 3 --rows": "reading commit 3",
     }
     program = [sys.executable, "-c", AT_ONCE, str(shop), *told]
     text = _on_terminal(program, {**os.environ, "TERM": "xterm", "PAGER": "cat"})
