@@ -1,13 +1,14 @@
 """The tables that a query can need, by the names in its conditions.
 
 A table of the catalog is left out of an audit table only where each mention of that audit table is filtered to other
-names: by `=` or `IN` with texts, under AND and OR, in the WHERE of the SELECT that it stands in, or in the ON of a join
-there. In any doubt all tables are needed.
+names: by `=` or `IN` with texts, or by what they begin with (LIKE, starts_with), under AND and OR, in the WHERE of the
+SELECT that it stands in, or in the ON of a join there. In any doubt all tables are needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -15,11 +16,31 @@ from attrs import frozen
 from sqlglot import exp
 
 KEYS = ("namespace", "name", "table_uuid", "name_now")
-Names = Mapping[str, frozenset[str]]
+Names = Mapping[str, Container[str]]
 """For each key that is limited, the texts that it may be."""
 
 _SIDES = ("LEFT", "RIGHT", "FULL")
 _PLAIN = {("", ""), ("INNER", ""), ("CROSS", ""), *((kind, side) for kind in ("", "OUTER") for side in _SIDES)}
+
+
+@frozen
+class Texts(Container[str]):
+    """Some texts, and all that have one of some beginnings."""
+
+    whole: frozenset[str] = frozenset()
+    beginnings: frozenset[str] = frozenset()
+
+    def __contains__(self, text: object) -> bool:
+        return text in self.whole or (isinstance(text, str) and text.startswith(tuple(self.beginnings)))
+
+    def __or__(self, other: Texts) -> Texts:
+        return Texts(self.whole | other.whole, self.beginnings | other.beginnings)
+
+    def __and__(self, other: Texts) -> Texts:
+        return Texts(
+            frozenset(t for t in self.whole | other.whole if t in self and t in other),
+            frozenset(t for t in self.beginnings | other.beginnings if t in self and t in other),
+        )
 
 
 @frozen
@@ -107,10 +128,11 @@ def _limit(mention: exp.Table, schemas: Mapping[str, pa.Schema], values: _Values
     if sources is None or _is_renamed(mention) or not all(map(_is_plain, joins)):
         return {}
     conditions = list(_conditions(select, joins, mention))
-    found: dict[str, frozenset[str]] = {}
+    found: dict[str, Texts] = {}
     for key in set(KEYS) & set(schemas[_name(mention)].names):
+        of_key = _Key(key, mention, sources, schemas, values)
         for condition in conditions:
-            allowed = _allowed(condition, key, mention, sources, schemas, values)
+            allowed = of_key.allowed(condition)
             if allowed is not None:
                 found[key] = found[key] & allowed if key in found else allowed
     return found
@@ -177,38 +199,53 @@ class _Sources:
         return sum(_alias(t) == _alias(mention) for t in self.tables) == 1
 
 
-def _allowed(
-    condition: exp.Expression,
-    key: str,
-    mention: exp.Table,
-    sources: _Sources,
-    schemas: Mapping[str, pa.Schema],
-    values: _Values,
-) -> frozenset[str] | None:
-    """The texts that a key must be among for a condition to hold; None where it may be any."""
+@frozen
+class _Key:
+    """A key of the table that a mention is of, in the conditions of its SELECT."""
 
-    def of(each: exp.Expression) -> frozenset[str] | None:
-        match each:
-            case exp.Paren():
-                return of(each.this)
-            case exp.And():
-                left, right = of(each.this), of(each.expression)
-                return left & right if left is not None and right is not None else right if left is None else left
-            case exp.Or():
-                left, right = of(each.this), of(each.expression)
-                return None if left is None or right is None else left | right
+    key: str
+    mention: exp.Table
+    sources: _Sources
+    schemas: Mapping[str, pa.Schema]
+    values: _Values
+
+    def allowed(self, condition: exp.Expression) -> Texts | None:
+        """The texts that the key must be among for a condition to hold; None where it may be any."""
+        if isinstance(condition, exp.Paren):
+            return self.allowed(condition.this)
+        if not isinstance(condition, exp.And | exp.Or):
+            return self._compared(condition)
+        left, right = self.allowed(condition.this), self.allowed(condition.expression)
+        if left is not None and right is not None:
+            return left & right if isinstance(condition, exp.And) else left | right
+        return (right if left is None else left) if isinstance(condition, exp.And) else None
+
+    def _compared(self, one: exp.Expression) -> Texts | None:
+        match one:
             case exp.EQ():
-                return texts(each.this, [each.expression]) or texts(each.expression, [each.this])
-            case exp.In() if not any(each.args.get(part) for part in ("query", "unnest", "field")):
-                return texts(each.this, each.expressions)
+                return self._whole(one.this, [one.expression]) or self._whole(one.expression, [one.this])
+            case exp.In() if not any(one.args.get(part) for part in ("query", "unnest", "field")):
+                return self._whole(one.this, one.expressions)
+            case exp.Like() if not one.args.get("negate"):
+                return self._begun(one.this, one.expression, wild="%_")
+            case exp.StartsWith():
+                return self._begun(one.this, one.expression)
         return None
 
-    def texts(column: exp.Expression, others: Sequence[exp.Expression]) -> frozenset[str] | None:
-        if not isinstance(column, exp.Column) or not sources.means(column, key, mention, schemas):
-            return None
-        found = [values.text(v) for v in others]
-        if not found or None in found:
-            return None
-        return frozenset(str(t).lower() if key == "table_uuid" else str(t) for t in found)
+    def _whole(self, column: exp.Expression, others: Sequence[exp.Expression]) -> Texts | None:
+        found = self._texts(column, others)
+        return Texts(whole=found) if found else None
 
-    return of(condition)
+    def _begun(self, column: exp.Expression, other: exp.Expression, wild: str = "") -> Texts | None:
+        literal = (takewhile(lambda c: c not in wild, t) for t in self._texts(column, [other]))
+        found = frozenset(map("".join, literal)) - {""}
+        return Texts(beginnings=found) if found else None
+
+    def _texts(self, column: exp.Expression, others: Sequence[exp.Expression]) -> frozenset[str]:
+        """The texts that the key is compared with; none where the column is not it, or what others are is not known."""
+        if not isinstance(column, exp.Column) or not self.sources.means(column, self.key, self.mention, self.schemas):
+            return frozenset()
+        found = [self.values.text(v) for v in others]
+        if None in found:
+            return frozenset()
+        return frozenset(str(t).lower() if self.key == "table_uuid" else str(t) for t in found)

@@ -19,6 +19,7 @@ from icecore.projections.audit.needed_tables import NeededTables, needed_tables
 
 NAMED = ("files", "tables", "snapshots", "columns")
 TABLES = ("n.x", "n.y", "n.Y", "m.x", "m.it's")
+PATTERNS = ("x%", "n.%", "n._", "m%", "m.it''s%", "m.it''s", "Y", "_.x", "%", "n.Y%", "")
 TEXTS = ("x", "y", "Y", "it''s", "n", "m", "nowhere", "n.x", "m.x")
 KEYS = ("name", "namespace", "name_now", "NAME", '"Name"', "file_path", "column_name", "type", "table_uuid")
 JOINS = (
@@ -59,7 +60,9 @@ texts = st.sampled_from([f"'{t}'" for t in TEXTS])
 @st.composite
 def conditions(draw: st.DrawFn, names: list[str], depth: int = 2) -> str:
     """A condition over sources of these names."""
-    kind = draw(st.sampled_from(["=", "=", "=", "IN", "IN", "other", "AND", "OR", "NOT", "(", "exists"]))
+    kind = draw(
+        st.sampled_from(["=", "=", "=", "IN", "IN", "begins", "begins", "other", "AND", "OR", "NOT", "(", "exists"])
+    )
     if depth and kind in ("AND", "OR"):
         left, right = draw(conditions(names, depth - 1)), draw(conditions(names, depth - 1))
         return f"{left} {kind} {right}"
@@ -75,6 +78,11 @@ def conditions(draw: st.DrawFn, names: list[str], depth: int = 2) -> str:
     if kind == "IN":
         listed = ", ".join(draw(st.lists(texts, min_size=1, max_size=3)))
         return f"{column} IN ({listed})"
+    if kind == "begins":
+        pattern = f"'{draw(st.sampled_from(PATTERNS))}'"
+        forms = ["LIKE", "NOT LIKE", "ILIKE", "^@", f"LIKE {pattern} ESCAPE", "GLOB"]
+        one = draw(st.sampled_from([*(f"{column} {form} {pattern}" for form in forms), f"{pattern} LIKE {column}"]))
+        return draw(st.sampled_from([one, f"{column} LIKE {pattern}", f"starts_with({column}, {pattern})"]))
     if kind == "=":
         return draw(st.sampled_from([f"{column} = {draw(texts)}", f"{draw(texts)} = {column}"]))
     other = draw(st.sampled_from(["<>", "IS NULL", "IS DISTINCT FROM", "LIKE", ">", "+"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from core_tables import make_table, rows
 
 import icecore
 from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS
-from icecore.projections.audit.needed_tables import needed_tables
+from icecore.projections.audit.needed_tables import Texts, needed_tables
 
 X: Mapping[str, set[str]] = {"name": {"x"}}
 
@@ -22,14 +22,28 @@ def limits_of(
     """For each audit table, what each mention of it is limited to; None where all tables are needed."""
     found = needed_tables(sqlglot.parse_one(query, dialect="duckdb"), AUDIT_SCHEMAS, parameters)
     return {
-        name: None if n.limits is None else [{k: set(v) for k, v in limit.items()} for limit in n.limits]
+        name: None if n.limits is None else [{k: told(v) for k, v in limit.items()} for limit in n.limits]
         for name, n in found.items()
     }
+
+
+def told(texts: Container[str]) -> set[str]:
+    """The texts, and those that others begin with, before a percent sign."""
+    assert isinstance(texts, Texts)
+    return {*texts.whole, *(f"{t}%" for t in texts.beginnings)}
 
 
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
+        ("FROM files WHERE name LIKE 'x%'", {"files": [{"name": {"x%"}}]}),
+        ("FROM files WHERE name LIKE 'x_y%' OR name = 'z'", {"files": [{"name": {"x%", "z"}}]}),
+        ("FROM files WHERE name_now LIKE 'n.%' AND name_now LIKE 'n.x%'", {"files": [{"name_now": {"n.x%"}}]}),
+        ("FROM files WHERE name LIKE 'x%' AND name LIKE 'y%'", {"files": [{"name": set()}]}),
+        ("FROM files WHERE name IN ('xa', 'y') AND name LIKE 'x%'", {"files": [{"name": {"xa"}}]}),
+        ("FROM files WHERE starts_with(name, 'x%')", {"files": [{"name": {"x%%"}}]}),
+        ("FROM files WHERE namespace ^@ 'a.'", {"files": [{"namespace": {"a.%"}}]}),
+        ("FROM tables WHERE table_uuid LIKE 'AB%'", {"tables": [{"table_uuid": {"ab%"}}]}),
         ("FROM files WHERE name = 'x'", {"files": [X]}),
         ("FROM files WHERE 'x' = files.name", {"files": [X]}),
         ('SELECT * FROM FILES AS "F" WHERE f."NAME" = \'x\'', {"files": [X]}),
@@ -69,7 +83,15 @@ def test_names_in_conditions_are_what_is_needed(query: str, expected: object) ->
         "FROM files WHERE name = 'x' UNION ALL FROM files",
         "FROM files WHERE NOT name = 'x'",
         "FROM files WHERE name <> 'x'",
-        "FROM files WHERE name LIKE 'x'",
+        "FROM files WHERE name LIKE '%x'",
+        "FROM files WHERE name LIKE ''",
+        "FROM files WHERE name NOT LIKE 'x%'",
+        "FROM files WHERE name ILIKE 'x%'",
+        "FROM files WHERE name LIKE 'x!%' ESCAPE '!'",
+        "FROM files WHERE 'x%' LIKE name",
+        "FROM files WHERE name LIKE ANY (['x%'])",
+        "FROM files WHERE NOT starts_with(name, 'x')",
+        "FROM files WHERE starts_with('x', name)",
         "FROM files WHERE lower(name) = 'x'",
         "FROM files WHERE name COLLATE NOCASE = 'X'",
         "FROM files WHERE name = 'x' OR spec_id = 0",
