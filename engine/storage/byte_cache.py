@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
@@ -12,6 +13,14 @@ from icecore.engine.common.fork_safety import Lock
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+PART_OF_MEMORY = 32
+
+
+def within_memory(most: int) -> int:
+    """So many bytes, or a small part of the machine's memory where that is less."""
+    return min(most, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // PART_OF_MEMORY)
 
 
 @define

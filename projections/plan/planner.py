@@ -33,7 +33,7 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
-from icecore.engine.storage.byte_cache import ByteCache
+from icecore.engine.storage.byte_cache import ByteCache, within_memory
 from icecore.projections.plan import file_queries
 from icecore.projections.plan.delete_pairs import DeletePairs
 from icecore.projections.plan.lost_values import telling_specs
@@ -53,7 +53,7 @@ KEPT_DELETES = 16_384
 Found = TypeVar("Found")
 Run = Callable[[duckdb.DuckDBPyConnection, ScannedEntries], Found]
 KEPT_LISTS = 16
-KEPT_FILES_BYTES = 64 * 2**20
+KEPT_FILES_BYTES = within_memory(256 * 2**20)
 BYTES_OF_METADATA = 32 * 2**10
 """What the live files of snapshots that were asked for last may take, and what the metadata held with each counts."""
 FORGOTTEN = "forgotten/"
