@@ -101,3 +101,24 @@ def became_of(event: Event, *, is_last: bool) -> tuple[str, tuple[Identifier, ..
             return f"; it was {'unregistered' if is_unregistered else 'dropped'} {by}{back}", (name[:-1],)
         case _:
             return f"; it was dropped {by}", (tuple(event.payload["namespace"]),)
+
+
+def taken_text(name: Identifier, taken: str, kind: str, before: Identifier | None, given: Event | None = None) -> str:
+    """The words of Java's catalogs for a name that a `taken` has and a `kind` was to get.
+
+    They go on with the event that gave the name, where it is known.
+    """
+    by = given_by(given)
+    if before is not None:
+        return f"Cannot rename {name_text(before)} to {name_text(name)}. {taken.capitalize()} already exists{by}"
+    of_other = "" if taken == kind else " with same name"
+    return f"{taken.capitalize()}{of_other} already exists: {name_text(name)}{by}"
+
+
+def given_by(event: Event | None) -> str:
+    """The words for the event that gave a table, view or namespace its name; none where it is not known."""
+    if event is None:
+        return ""
+    verb = event.kind.partition(".")[2]
+    verb = "given that name" if verb == "renamed" else verb
+    return f"; it was {verb} at position {event.position} by {event.provenance.told}"

@@ -28,7 +28,7 @@ from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_facts import given_locations
 from icecore.engine.events.manifest_changes import ManifestChanges, changes_of
-from icecore.engine.events.name_events import Dropped, Named, Renamed, Undropped, became_of, read_name_event
+from icecore.engine.events.name_events import Dropped, Named, Renamed, Undropped, became_of, read_name_event, taken_text
 from icecore.engine.events.namespace_events import (
     NamespaceCreated,
     NamespaceDropped,
@@ -58,14 +58,6 @@ MINIMAL_PROPERTIES = {"exists": "true"}
 def dotted(namespace: tuple[str, ...]) -> str:
     """A namespace as dotted text."""
     return SEPARATOR.join(namespace)
-
-
-def _taken_text(name: tuple[str, ...], taken: str, kind: str, before: tuple[str, ...] | None) -> str:
-    """The words of Java's catalogs for a name that a `taken` has and a `kind` was to get."""
-    if before is not None:
-        return f"Cannot rename {name_text(before)} to {name_text(name)}. {taken.capitalize()} already exists"
-    of_other = "" if taken == kind else " with same name"
-    return f"{taken.capitalize()}{of_other} already exists: {name_text(name)}"
 
 
 class ReadModels(ManifestModels):
@@ -216,7 +208,8 @@ class ReadModels(ManifestModels):
     def check_new_namespace(self, namespace: tuple[str, ...]) -> None:
         """Raises NamespaceAlreadyExistsError; one that is only implied can be created still."""
         if self._store.row(MODELS, "get_namespace", name=dotted(namespace)) is not None:
-            raise NamespaceAlreadyExistsError(f"Namespace already exists: {name_text(namespace)}")
+            given = self._store.event_that_gave(orjson.dumps(list(namespace)).decode())
+            raise NamespaceAlreadyExistsError(taken_text(namespace, "namespace", "namespace", None, given))
 
     def check_empty(self, namespace: tuple[str, ...]) -> None:
         """Raises NamespaceNotEmptyError naming one of the things inside, NoSuchNamespaceError."""
@@ -306,12 +299,13 @@ class ReadModels(ManifestModels):
         self.namespace_properties(identifier[:-1])
         taken = self.find(identifier)
         if taken is not None:
-            raise TableAlreadyExistsError(_taken_text(identifier, taken[0], kind, before))
+            given = self._store.event_that_gave(taken[1])
+            raise TableAlreadyExistsError(taken_text(identifier, taken[0], kind, before, given))
         namespace, name = dotted(identifier[:-1]), identifier[-1]
         shared = self._store.row(MODELS, "get_iceberg_table", catalog=self.catalog_name, namespace=namespace, name=name)
         if shared is not None:
             raise TableAlreadyExistsError(
-                f"{_taken_text(identifier, 'table', kind, before)}; another engine made it in iceberg_tables: its "
+                f"{taken_text(identifier, 'table', kind, before)}; another engine made it in iceberg_tables: its "
                 f"metadata is {shared['metadata_location']}, which can be registered under another name"
             )
 

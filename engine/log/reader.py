@@ -176,6 +176,11 @@ class EventReader(SqliteFile):
         found = self.row(EVENTS, "that_took", name=name, kinds=f"{kind}.*")
         return None if found is None else self._event(found)
 
+    def event_that_gave(self, what: str) -> Event | None:
+        """The event that gave a name last, to a stream or, as JSON, to a namespace; None where it is archived."""
+        found = self.row(EVENTS, "that_gave", what=what)
+        return None if found is None else self._event(found)
+
     def event_by_idempotency_key(self, key: str) -> Event | None:
         """The event of the first call with that idempotency key; None where there was none."""
         found = self.row(EVENTS, "by_idempotency_key", idempotency_key=key)

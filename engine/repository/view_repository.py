@@ -9,10 +9,11 @@ from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.ids import now_ms
-from icecore.engine.errors import CommitConflictError, CorruptLogError
+from icecore.engine.errors import CommitConflictError, CommitFailedError, CorruptLogError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.commit_watch import note_stored
 from icecore.engine.events.event import Event, Provenance
+from icecore.engine.events.name_events import given_by
 from icecore.engine.log.store import MODELS, WriteTransaction
 from icecore.engine.metadata.view_builder import ViewBuilder, check_view_requirements
 from icecore.engine.metadata.view_fold import ViewState, evolve_view, view_metadata_folder
@@ -171,7 +172,7 @@ class ViewRepository:
         """Commits as `commit`, inside of a write transaction that the caller holds; None where nothing changes."""
         state = self.live_state(stream)
         self.repository.foreign.check(state)
-        check_view_requirements(state.metadata, requirements)
+        self._check_requirements(state, requirements)
         at = transaction.next_recorded_at_ms()
         accepted = _accepted(state, updates_at(at), at)
         if not accepted:
@@ -182,6 +183,13 @@ class ViewRepository:
         self._check_reachable(state, evolve_view(state, event))
         transaction.at_end.append(lambda: self._publish(stream))
         return event
+
+    def _check_requirements(self, state: ViewState, requirements: Sequence[ViewRequirement]) -> None:
+        try:
+            check_view_requirements(state.metadata, requirements)
+        except CommitFailedError as e:
+            given = self.repository.store.event_that_gave(state.stream)
+            raise CommitFailedError(f"{e} in {name_text(state.identifier)}{given_by(given)}") from e
 
     def _append(
         self,

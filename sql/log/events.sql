@@ -81,6 +81,16 @@ WHERE kind IN ('table.dropped', 'table.renamed', 'view.dropped', 'view.renamed',
   AND kind GLOB $kinds
 ORDER BY position DESC LIMIT 1;
 
+-- name: that_gave
+-- The event that gave a name last; `event_name_given` has what it is found by.
+SELECT * FROM event
+WHERE kind IN (
+    'table.created', 'table.registered', 'table.renamed', 'table.undropped',
+    'view.created', 'view.registered', 'view.renamed', 'view.undropped', 'namespace.created'
+)
+  AND CASE WHEN kind = 'namespace.created' AND json_valid(payload) THEN json_extract(payload, '$.namespace') ELSE stream END = $what
+ORDER BY position DESC LIMIT 1;
+
 -- name: filtered
 SELECT * FROM event
 WHERE position > $after AND position <= $up_to

@@ -91,6 +91,14 @@ CREATE INDEX IF NOT EXISTS event_name_taken
 ON event (coalesce(json_extract(payload, '$.identifier'), json_extract(payload, '$.from'), json_extract(payload, '$.namespace')))
 WHERE kind IN ('table.dropped', 'table.renamed', 'view.dropped', 'view.renamed', 'namespace.dropped');
 
+-- The events that gave names, by the stream of what has it, or by the namespace.
+CREATE INDEX IF NOT EXISTS event_name_given
+ON event (CASE WHEN kind = 'namespace.created' AND json_valid(payload) THEN json_extract(payload, '$.namespace') ELSE stream END)
+WHERE kind IN (
+    'table.created', 'table.registered', 'table.renamed', 'table.undropped',
+    'view.created', 'view.registered', 'view.renamed', 'view.undropped', 'namespace.created'
+);
+
 -- The events that `naming` in events.sql asks for, in its words: few beside commits, which it would read all else.
 CREATE INDEX IF NOT EXISTS event_naming ON event (position)
 WHERE kind NOT IN (

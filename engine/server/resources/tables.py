@@ -7,7 +7,7 @@ from typing import Any
 
 from icecore.engine.catalog.clients.staged_table import create_client_table, stage_table
 from icecore.engine.common.json_reader import get, get_str_map
-from icecore.engine.errors import NoSuchTableError, TableAlreadyExistsError, name_text
+from icecore.engine.errors import NoSuchTableError, name_text
 from icecore.engine.log.request_keys import StoredAnswer
 from icecore.engine.properties.table_properties import PARQUET_CODEC
 from icecore.engine.server.auth.grants import Level
@@ -17,7 +17,6 @@ from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
 from icecore.engine.server.wire.pages import identifiers_page
 from icecore.engine.server.wire.refusal import Refusal, refusing_file
-from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import SortOrder
@@ -35,7 +34,7 @@ def create_table(call: Call) -> Answer:
     asked = _asked(call.body)
     call.make_namespace(name[:-1])
     if get(call.body, "stage-create", bool, "the request", False):
-        return staged_table(call, _staged(call, name, asked))
+        return staged_table(call, stage_table(call.catalog, name, **asked))
     return committed_table(call, create_client_table(call.catalog, name, **asked))
 
 
@@ -55,12 +54,6 @@ def _asked(body: Mapping[str, Any]) -> dict[str, Any]:
         # Java's writers go by what a table says, and take gzip where it says nothing.
         "properties": {PARQUET_CODEC.name: PARQUET_CODEC.default, **get_str_map(body, "properties", "the request", {})},
     }
-
-
-def _staged(call: Call, name: tuple[str, ...], asked: dict[str, Any]) -> TableMetadata:
-    if call.catalog.table_exists(name):
-        raise TableAlreadyExistsError(f"Table already exists: {name_text(name)}")
-    return stage_table(call.catalog, name, **asked)
 
 
 def load_table(call: Call) -> Answer:

@@ -58,6 +58,8 @@ def test_names_and_single_streams_are_found_by_an_index(catalog: icecore.Catalog
     table.append(rows(1))
     store = store_of(catalog)
     assert _plan(store, "naming", up_to=9) == ["SEARCH event USING INDEX event_naming (position<?)"]
+    [given, *_] = _plan(store, "that_gave", what="[]")
+    assert given.startswith("SEARCH event USING INDEX event_name_given (<expr>=?")
     [of_stream, *_] = _plan(store, "filtered_of_stream", stream=table.metadata.table_uuid)
     assert of_stream.startswith("SEARCH event USING INDEX")
     # Its end is, where that is asked for: a restore and the take-in of another engine's commits do, beside log --limit.

@@ -69,7 +69,9 @@ def test_undrop_is_refused_where_the_name_is_taken_or_the_namespace_gone(catalog
     with icecore.open(catalog.path, read_only=True) as reader, pytest.raises(ReadOnlyError):
         reader.undrop_table("ns.t")
     catalog.create_view("ns.t", "SELECT 1 AS x")
-    with pytest.raises(TableAlreadyExistsError, match=r"^View with same name already exists: ns\.t; rename or drop"):
+    with pytest.raises(
+        TableAlreadyExistsError, match=r"^View with same name already exists: ns\.t; it was created .*; rename or drop"
+    ):
         catalog.undrop_table("ns.t")
     with pytest.raises(TableAlreadyExistsError, match="rename or drop what has the name first"):
         catalog.revert(end)

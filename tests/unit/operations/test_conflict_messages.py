@@ -10,7 +10,12 @@ from core_tables import ids_of, make_table, rows, store_of
 
 import icecore
 from icecore.engine.commit.conflict_text import describe
-from icecore.engine.errors import CommitConflictError, CommitFailedError
+from icecore.engine.errors import (
+    CommitConflictError,
+    CommitFailedError,
+    NamespaceAlreadyExistsError,
+    TableAlreadyExistsError,
+)
 from icecore.engine.repository.repository import Repository
 
 
@@ -74,6 +79,29 @@ def test_another_table_of_the_name_is_told_of(catalog: icecore.Catalog) -> None:
     catalog.rename_table("ns.t", "ns.u")
     catalog.rename_table("ns.u", "ns.t", message="it goes on here", author="ann")
     refused(rf"since position {catalog.position} by ann \('it goes on here'\): table\.renamed$")
+
+
+def test_who_gave_a_name_that_is_taken_is_told(catalog: icecore.Catalog) -> None:
+    """Whether what has it was made, or got it by a rename, an undrop or after another of the name was dropped."""
+    catalog.create_namespace("of", message="first", author="ann")
+    catalog.drop_namespace("of")
+    catalog.create_namespace("of", message="again", author="ben")
+    with pytest.raises(
+        NamespaceAlreadyExistsError,
+        match=rf"^Namespace already exists: of; it was created at position {catalog.position} by ben \('again'\)$",
+    ):
+        catalog.create_namespace("of")
+    make_table(catalog).append(rows(1))
+    catalog.rename_table("ns.t", "of.t", message="it goes on here", author="ann")
+    given = catalog.position
+    told = rf"^Table already exists: of\.t; it was given that name at position {given} by ann \('it goes on here'\)$"
+    with pytest.raises(TableAlreadyExistsError, match=told):
+        catalog.create_table("of.t", "id int")
+    catalog.drop_table("of.t")
+    catalog.undrop_table("of.t")
+    told = rf"^Table already exists: of\.t; it was undropped at position {catalog.position} by tester$"
+    with pytest.raises(TableAlreadyExistsError, match=told):
+        catalog.create_table("of.t", "id int")
 
 
 def test_many_files_are_counted(catalog: icecore.Catalog) -> None:

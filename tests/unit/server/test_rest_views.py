@@ -54,3 +54,26 @@ def test_views_are_made_changed_and_dropped(rest: RestClient, catalog: icecore.C
     assert catalog.load_view("ns.v").state.metadata.current_version().representations[0].sql == "SELECT id FROM t"
     assert rest.ask("DELETE", "/v1/namespaces/ns/views/v").status == 204
     assert rest.ask("HEAD", "/v1/namespaces/ns/views/v").status == 404
+
+
+def test_who_made_what_is_in_the_way_is_told(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """Of a name that is taken, and of a change that was meant for the view that had the name before."""
+    make_table(rest)
+    body = {"name": "v", "schema": SCHEMA, "view-version": VIEW_VERSION, "properties": {}}
+    dropped = rest.post("/v1/namespaces/ns/views", body).json["metadata"]["view-uuid"]
+    assert rest.ask("DELETE", "/v1/namespaces/ns/views/v").status == 204
+    catalog.create_view("ns.v", "SELECT 1 AS x", message="it goes on here", author="ann")
+    by = f"; it was created at position {catalog.position} by ann ('it goes on here')"
+    change = {
+        "requirements": [{"type": "assert-view-uuid", "uuid": dropped}],
+        "updates": [{"action": "set-properties", "updates": {"comment": "ids"}}],
+    }
+    code, _, text = rest.post("/v1/namespaces/ns/views/v", change).error
+    assert code == 409 and text.startswith("Requirement failed: view UUID does not match: expected ")
+    assert text.endswith(f" != {dropped} in ns.v{by}")
+    staged = {"name": "v", "schema": SCHEMA, "stage-create": True}
+    for path, sent, said in (
+        ("namespaces/ns/views", body, "View already exists: ns.v"),
+        ("namespaces/ns/tables", staged, "View with same name already exists: ns.v"),
+    ):
+        assert rest.post(f"/v1/{path}", sent).error == (409, "AlreadyExistsException", said + by)

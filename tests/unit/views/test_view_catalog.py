@@ -80,16 +80,28 @@ def test_v1_the_default_namespace_is_that_of_the_view(catalog: icecore.Catalog) 
 def test_tables_and_views_share_their_names(catalog: icecore.Catalog) -> None:
     make_table(catalog)
     view = catalog.create_view("ns.v", "SELECT 1 AS x")
-    with pytest.raises(TableAlreadyExistsError, match=r"^View with same name already exists: ns\.v$"):
+    with pytest.raises(
+        TableAlreadyExistsError,
+        match=r"^View with same name already exists: ns\.v; it was created at position 3 by tester$",
+    ):
         make_table(catalog, "v")
-    with pytest.raises(TableAlreadyExistsError, match=r"^View already exists: ns\.v$"):
+    with pytest.raises(
+        TableAlreadyExistsError, match=r"^View already exists: ns\.v; it was created at position 3 by tester$"
+    ):
         catalog.create_view("ns.v", "SELECT 2 AS x")
     for replace in (False, True):
-        with pytest.raises(TableAlreadyExistsError, match=r"^Table with same name already exists: ns\.t$"):
+        with pytest.raises(
+            TableAlreadyExistsError,
+            match=r"^Table with same name already exists: ns\.t; it was created at position 2 by",
+        ):
             catalog.create_view("ns.t", "SELECT 2 AS x", replace=replace)
-    with pytest.raises(TableAlreadyExistsError, match=r"^Cannot rename ns\.v to ns\.t\. Table already exists$"):
+    with pytest.raises(
+        TableAlreadyExistsError, match=r"^Cannot rename ns\.v to ns\.t\. Table already exists; it was created at"
+    ):
         catalog.rename_view("ns.v", "ns.t")
-    with pytest.raises(TableAlreadyExistsError, match=r"^Cannot rename ns\.t to ns\.v\. View already exists$"):
+    with pytest.raises(
+        TableAlreadyExistsError, match=r"^Cannot rename ns\.t to ns\.v\. View already exists; it was created at"
+    ):
         catalog.rename_table("ns.t", "ns.v")
     with pytest.raises(NoSuchTableError, match="it is a view"):
         catalog.load_table("ns.v")
