@@ -334,11 +334,14 @@ class FileExistsInStorageError(StorageError, FileExistsError):
 
 
 class WarehouseLockedError(IcecoreError):
-    """Another process holds the write lock of the warehouse for longer than the timeout."""
+    """Another process holds the write lock of the warehouse for longer than the timeout.
+
+    503 would say that something may have been done; clients try 429 again as often.
+    """
 
     retryable = True
-    http_status = 503
-    rest_type = "ServiceUnavailableException"
+    http_status = 429
+    rest_type = "TooManyRequestsException"
 
 
 class ReadOnlyError(IcecoreError):

@@ -65,8 +65,8 @@ def _pattern(operation: str) -> re.Pattern[str]:
 
 PATTERNS = {operation: _pattern(operation) for operation in REQUIRED}
 
-NOT_OF_AN_OPERATION = {405, 413}
-"""What is refused before it is known whose request it is."""
+NOT_OF_AN_OPERATION = {405, 413, 429}
+"""What is refused before it is known whose request it is, or as others are at work."""
 
 
 @define(slots=False)

@@ -1,7 +1,9 @@
 """The answers to requests that the server could not carry out for a reason of its own, as a lock or a full disk.
 
 Clients read 500, 502, 503 and 504 of a commit as that it may have been made: they keep its files and go no further.
-So these are for what may have been stored; where nothing was, the answer says so.
+So these are for what may have been stored; where nothing was, the answer says so. Whatever else another process's hold
+on the log stands in the way of is 429: 409 would say of a drop that the namespace is not empty and of a rename that the
+name is taken, and clients try no other 4xx again by themselves.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from icecore.engine.errors import (
     MissingFileError,
     StorageError,
     ValidationError,
+    WarehouseLockedError,
 )
 from icecore.engine.spec.updates.requirement import AssertCreate
 
@@ -42,7 +45,7 @@ class Refusal(enum.Enum):
         """The status and the Java class for an error; `is_stored` says that something was committed before it."""
         if is_stored:
             return CommitStateUnknownError.http_status, CommitStateUnknownError.rest_type
-        is_own = error.http_status >= 500 or isinstance(error, StorageError)
+        is_own = error.http_status >= 500 or isinstance(error, StorageError | WarehouseLockedError)
         given: tuple[int, str] | None = self.value
         if is_own and given is not None and not isinstance(error, CommitStateUnknownError):
             return given

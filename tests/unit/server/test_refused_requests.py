@@ -78,7 +78,17 @@ def test_a_lock_that_is_not_got_is_a_refusal_without_doubt(impatient: icecore.Ca
     with served(impatient) as rest:
         assert rest.post("/v1/namespaces/ns/tables/t", set_property("1")).error[:2] == (409, "CommitFailedException")
         assert rest.post("/v1/namespaces/ns/tables", new).error[:2] == (400, "BadRequestException")
-        assert rest.post("/v1/namespaces", {"namespace": ["x"]}).error[:2] == (503, "ServiceUnavailableException")
+        name = {"namespace": ["ns"], "name": "t"}
+        for method, path, body in (
+            ("POST", "/v1/namespaces", {"namespace": ["x"]}),
+            ("POST", "/v1/namespaces/ns/properties", {"updates": {"k": "1"}}),
+            ("DELETE", "/v1/namespaces/ns", None),
+            ("POST", "/v1/tables/rename", {"source": name, "destination": {**name, "name": "u"}}),
+            ("DELETE", "/v1/namespaces/ns/tables/t", None),
+        ):
+            reply = rest.ask(method, path, body)
+            assert reply.error[:2] == (429, "TooManyRequestsException")
+            assert int(reply.headers["retry-after"]) > 0
         other.execute("ROLLBACK")
         other.close()
         assert impatient.position == before
