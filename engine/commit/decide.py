@@ -303,7 +303,7 @@ def accepted_updates(metadata: TableMetadata, changes: Iterable[TableUpdate]) ->
 
 
 class StaleRemovals(Exception):
-    """A signal that the branch moved after the removals were planned: the shell plans again.
+    """A signal that the branch moved after the removals were planned, or the name to another table: it is done anew.
 
     Never leaves the engine.
     """

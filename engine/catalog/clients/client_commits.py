@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, get_args
 
 import orjson
-from attrs import frozen
+from attrs import define, frozen
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle
-from icecore.engine.commit.decide import ChangeMetadata, Command
+from icecore.engine.commit.decide import ChangeMetadata, Command, StaleRemovals
 from icecore.engine.commit.given_updates import check_types, with_checked_lists
 from icecore.engine.common.identifiers import Identifier, identifier_tuple
 from icecore.engine.data.pyiceberg_values import is_pyiceberg_value
 from icecore.engine.errors import ValidationError
 from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event, Provenance
 from icecore.engine.evolution.create_table import creation_payload
-from icecore.engine.joint_commit.joint_commit import Part
+from icecore.engine.joint_commit.joint_commit import CommitTargets, Part
 from icecore.engine.joint_commit.joint_tables import NewTable, TableChange, nothing_happens
+from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import TablePart
 from icecore.engine.spec.metadata import DEFAULT_FORMAT_VERSION, TableMetadata
@@ -74,7 +76,22 @@ def asked_part(
     repository = catalog._warehouse.repository
     stream = repository.foreign.stream_of(name, repository.models.table_stream)
     part = TablePart(stream, partial(_commands, updates), requirements)
-    return TableChange(name, stream, lambda: part, lambda result: ended(result.state), is_seen=True)
+    return _ChangeOfName(name, stream, lambda: part, lambda result: ended(result.state), is_seen=True)
+
+
+@define
+class _ChangeOfName(TableChange):
+    """The change of the table that has the name when it is made: another one may have got it since it was looked up."""
+
+    def prepare(self, desk: CommitTargets) -> None:
+        if not self.is_seen:
+            self.stream = desk.repository.foreign.stream_of(self.name, desk.repository.models.table_stream)
+        super().prepare(desk)
+
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+        if desk.repository.models.find(self.name) != ("table", self.stream):
+            raise StaleRemovals
+        return super().append(desk, transaction, provenance)
 
 
 def _commands(updates: list[TableUpdate], state: TableState) -> list[Command]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from core_tables import make_table, rows, store_of
-from rest_client import served
+from rest_client import Reply, served
 
 import icecore
 import icecore.projections.segments.manifest_selection
 from icecore.engine import errors
 from icecore.engine.errors import CommitStateUnknownError, IcecoreError
+from icecore.engine.joint_commit.joint_commit import commit_jointly
 from icecore.engine.server.resources import commits, loaded
 from icecore.engine.server.wire.refusal import Refusal
 
@@ -130,6 +132,46 @@ def test_a_commit_that_comes_again_by_its_key_is_not_refused_either(
                 assert told == (500, "CommitStateUnknownException", "the disk went away")
         assert rest.ask("POST", path, set_property("3"), key).status == 200
     assert impatient.position == before + 1
+
+
+def test_a_commit_is_to_the_table_that_has_the_name_when_it_is_made(
+    impatient: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A register with overwrite, between the look at the name and the lock, made it a 404 of a table that is there."""
+    table, other = impatient.load_table("ns.t"), make_table(impatient, "u")
+    ours, theirs = (t.state.metadata_location for t in (table, other))
+    assert ours is not None and theirs is not None
+    impatient.unregister_table("ns.u")
+    path = "/v1/namespaces/ns/tables/t"
+    asserted = [{"type": "assert-table-uuid", "uuid": str(table.metadata.table_uuid)}]
+    change = {"identifier": {"namespace": ["ns"], "name": "t"}, **set_property("3")}
+
+    def raced(happens: Callable[[], object], path: str, body: object) -> Reply:
+        def after(*given: Any) -> Any:
+            with ThreadPoolExecutor(1) as others:
+                others.submit(happens).result()
+            return commit_jointly(*given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(commits, "commit_jointly", after)
+            return rest.post(path, body)
+
+    with served(impatient) as rest:
+        made = raced(lambda: impatient.register_table("ns.t", theirs, overwrite=True), path, set_property("1")).json
+        assert made["metadata"]["table-uuid"] == str(other.metadata.table_uuid)
+        assert made["metadata"]["properties"]["k"] == "1"
+        again = raced(
+            lambda: impatient.register_table("ns.t", ours, overwrite=True),
+            "/v1/transactions/commit",
+            {"table-changes": [change]},
+        )
+        assert again.status == 204 and impatient.load_table("ns.t").properties["k"] == "3"
+        body = {**set_property("2"), "requirements": asserted}
+        told = raced(lambda: impatient.register_table("ns.t", theirs, overwrite=True), path, body).error
+        assert told[:2] == (409, "CommitFailedException") and "UUID does not match" in told[2]
+        gone = raced(lambda: impatient.rename_table("ns.t", "ns.elsewhere"), path, set_property("4"))
+        assert gone.error[:2] == (404, "NoSuchTableException")
+    assert "k" not in impatient.load_table("ns.elsewhere").properties
 
 
 def test_a_staged_table_that_lost_the_race_says_so_in_the_words_of_java(impatient: icecore.Catalog) -> None:
