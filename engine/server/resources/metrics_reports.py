@@ -14,6 +14,13 @@ from icecore.engine.server.wire.endpoint import Endpoint
 
 KINDS: dict[str, ReportKind] = {"scan-report": "scan-report", "commit-report": "commit-report"}
 MOST_BYTES = 64 * 1024
+_OF_ALL: dict[str, type | tuple[type, ...]] = {"table-name": str, "snapshot-id": int, "metrics": dict}
+REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "scan-report": _OF_ALL
+    | {"filter": (dict, bool), "schema-id": int, "projected-field-ids": list, "projected-field-names": list},
+    "commit-report": _OF_ALL | {"sequence-number": int, "operation": str},
+}
+"""The fields that a report of a kind must have."""
 
 
 def report_metrics(call: Call) -> Answer:
@@ -24,6 +31,8 @@ def report_metrics(call: Call) -> Answer:
     kind = get(call.body, "report-type", str, "the report")
     if kind not in KINDS:
         raise ValidationError(f"a report is a {' or a '.join(KINDS)}, found {kind[:60]!r}")
+    for field, of in REQUIRED[kind].items():
+        get(call.body, field, of, "the report")
     try:
         text = orjson.dumps(call.body)
     except orjson.JSONEncodeError as e:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rest_client import make_table, served
+from rest_client import RestClient, make_table, served
 
 import icecore
 from icecore.engine.log.reports import client_reports
@@ -30,7 +30,14 @@ SCAN = {
     "metadata": {"engine-name": "spark"},
 }
 NO_TABLE = "/v1/namespaces/ns/tables/none/metrics"
-COMMIT = {"report-type": "commit-report", "snapshot-id": 8, "sequence-number": 2, "operation": "append", "metrics": {}}
+COMMIT = {
+    "report-type": "commit-report",
+    "table-name": "lake.ns.t",
+    "snapshot-id": 8,
+    "sequence-number": 2,
+    "operation": "append",
+    "metrics": {},
+}
 
 
 def test_reports_are_there_as_sql_and_change_nothing_of_the_log(tmp_path: Path) -> None:
@@ -69,6 +76,21 @@ def test_reports_are_there_as_sql_and_change_nothing_of_the_log(tmp_path: Path) 
         catalog.forget_text("Osló")
         assert catalog.sql("SELECT * FROM scan_reports").num_rows == 0
         assert not any("Osló".encode() in p.read_bytes() for p in (tmp_path / "w").glob("icecore.reports.db*"))
+
+
+@pytest.mark.parametrize("report", [SCAN, COMMIT], ids=["scan", "commit"])
+def test_a_report_has_what_the_document_requires(rest: RestClient, report: dict[str, Any]) -> None:
+    """Of a scan-report that was nothing else the audit would have nothing to tell."""
+    make_table(rest)
+    assert rest.post(METRICS, {"report-type": report["report-type"]}).error[0] == 400
+    for field in report.keys() - {"report-type", "metadata"}:
+        for value in (None, ...):
+            told = {k: v for k, v in report.items() if k != field} | ({} if value is ... else {field: value})
+            code, _, text = rest.post(METRICS, told).error
+            assert code == 400 and repr(field) in text
+    assert rest.post(METRICS, report | {"metrics": []}).status == 400
+    without = {k: v for k, v in report.items() if k != "metadata"}
+    assert rest.post(METRICS, without | {"unknown": 1}).status == 204
 
 
 def test_the_oldest_reports_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
