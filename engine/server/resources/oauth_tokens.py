@@ -16,7 +16,7 @@ from icecore.engine.server.auth.access_tokens import Principal
 from icecore.engine.server.wire.answer import Answer, json_answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.endpoint import Endpoint
-from icecore.engine.server.wire.permissions import basic_password, bearer
+from icecore.engine.server.wire.permissions import basic_name_and_password, bearer
 
 LIFETIME_S = 3600
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -28,10 +28,11 @@ ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 
 def get_token(call: Call) -> Answer:
     """A token for an hour, by the secret of a client or by a token that it has, for itself or for one of its users."""
-    user = None
+    user = client_id = None
     match call.body.get("grant_type"):
         case "client_credentials":
-            secret = call.body.get("client_secret") or _basic_secret(call.headers.get("authorization", ""))
+            named, basic = _basic(call.headers.get("authorization", ""))
+            secret, client_id = call.body.get("client_secret") or basic, call.body.get("client_id") or named
         case grant if grant == EXCHANGE:
             secret = call.body.get("subject_token")
             if (user := _user(secret or "")) is not None:
@@ -44,6 +45,7 @@ def get_token(call: Call) -> Answer:
         return _refused(400, "invalid_request", "the request has no client_secret, subject_token or actor")
     try:
         principal = _holder(call, str(secret))
+        _check_client(principal, client_id)
     except NotAuthorizedError as e:
         if call.body["grant_type"] == EXCHANGE:
             return _refused(400, "invalid_request", str(e))
@@ -72,6 +74,12 @@ def _holder(call: Call, token: str) -> Principal:
         return found
 
 
+def _check_client(principal: Principal, client_id: str | None) -> None:
+    """Raises NotAuthorizedError where a client calls itself otherwise than by the id or the name of its secret."""
+    if client_id not in (None, principal.token_id, principal.name):
+        raise NotAuthorizedError("the secret is not that of the client_id, which is the id or the name of a token")
+
+
 def _is_of(made: Principal, client: Principal) -> bool:
     """Whether a client can ask for such a token: not for that of another user that its own client speaks for too."""
     return made.token_id == client.token_id and f" via {made.name}".endswith(f" via {client.name}")
@@ -94,8 +102,13 @@ def _user(token: str) -> str | None:
 
 
 def _basic_secret(header: str) -> str | None:
+    return _basic(header)[1]
+
+
+def _basic(header: str) -> tuple[str | None, str | None]:
+    """The id and the secret of a client that shows them in the header; None for what it does not."""
     scheme, _, encoded = header.partition(" ")
-    return basic_password(encoded) if scheme.lower() == "basic" else None
+    return basic_name_and_password(encoded) if scheme.lower() == "basic" else (None, None)
 
 
 def _refused(status: int, kind: str, text: str, headers: Mapping[str, str] | None = None) -> Answer:

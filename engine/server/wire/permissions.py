@@ -38,10 +38,16 @@ def bearer(headers: Mapping[str, str]) -> str | None:
 
 def basic_password(encoded: str) -> str | None:
     """The password of a Basic authorization; None where there is none."""
+    return basic_name_and_password(encoded)[1]
+
+
+def basic_name_and_password(encoded: str) -> tuple[str | None, str | None]:
+    """The name and the password of a Basic authorization; None for what there is not."""
     try:
-        return unquote(base64.b64decode(encoded).decode().partition(":")[2]) or None
+        name, _, password = base64.b64decode(encoded).decode().partition(":")
     except (binascii.Error, ValueError):
-        return None
+        return None, None
+    return unquote(name) or None, unquote(password) or None
 
 
 def check_origin(call: Call, asks_for_tokens: bool) -> None:

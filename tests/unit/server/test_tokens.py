@@ -265,6 +265,17 @@ def test_clients_log_in_by_id_and_secret(rest: RestClient, tokens: AccessTokens,
 
     basic = base64.b64encode(f"{token_id}:{secret}".encode()).decode()
     got = exchanged({"grant_type": "client_credentials"}, Authorization=f"Basic {basic}").json["access_token"]
+    by_secret = {"grant_type": "client_credentials", "client_secret": secret}
+    for named in ({"client_id": token_id}, {"client_id": "ann"}, {}):
+        assert exchanged(by_secret | named).status == 200
+    another, _ = tokens.create("bob", [Grant.parse("read:*")])
+    for name in (another, "bob", "wrong"):
+        basic = base64.b64encode(f"{name}:{secret}".encode()).decode()
+        for told in (
+            exchanged(by_secret | {"client_id": name}),
+            exchanged({"grant_type": "client_credentials"}, Authorization=f"Basic {basic}"),
+        ):
+            assert (told.status, told.json["error"]) == (401, "invalid_client"), "RFC 6749, section 5.2"
     exchange = {"grant_type": "urn:ietf:params:oauth:grant-type:token-exchange", "subject_token": got}
     again = exchanged(exchange).json["access_token"]
     assert asked(rest, again, "GET", T).status == 200 and again != got != secret
@@ -312,7 +323,7 @@ def test_a_client_whose_token_has_expired_gets_another(
     refused = [exchanged(shown, **exchange, subject_token=subject) for shown, subject in wrong]
     assert [(r.status, r.json["error"]) for r in refused] == [(400, "invalid_request")] * 5
     now[0] += access_tokens.KEPT_MS
-    exchanged(f"x:{others}", **by_secret)
+    assert exchanged(f"bob:{others}", **by_secret).status == 200
     assert asked(rest, got, "GET", T).error[:2] == (401, "NotAuthorizedException"), "it is known no more"
 
 
