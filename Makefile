@@ -102,6 +102,7 @@ bench: $(TOOLS) $(TABLES)
 	$(BIN)/python bench/planning_server.py
 	-$(MAKE) $(JAVA)
 	$(BIN)/python bench/server.py --java $(JAVA)
+	$(BIN)/python bench/page.py
 	$(MAKE) bench-spark
 	$(BIN)/python bench/report.py
 	$(BIN)/python bench/plot.py

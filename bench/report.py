@@ -170,6 +170,17 @@ def planning_server(found: dict[str, Any]) -> Iterator[str]:
         )
 
 
+def page(found: dict[str, Any]) -> Iterator[str]:
+    made, drawn = found["made"], found["drawn"]
+    yield (
+        f"The page of the log with its {found['events']:,} newest events, {made['megabytes']:.1f} MB, takes "
+        f"{made['server_cpu_s']:.2f} s of the server's CPU"
+        + ("." if drawn is None else f", and in Chromium {drawn['version'].split('.')[0]}")
+    )
+    if drawn is not None:
+        yield f"{drawn['thread_s']:.2f} s of the thread that draws it."
+
+
 SPARK = {
     "many": "10,000 files of 100 rows",
     "large": "20 million rows in 8 files, one aggregate",
@@ -257,6 +268,8 @@ def figures() -> str:
         *server(load("server")["results"]),
         "",
         *planning_server(load("planning_server")["results"]),
+        "",
+        *page(load("page")["results"]),
         "",
         f"Spark {tables['pyspark']} in local mode with two threads, over icecore, over Iceberg's own runtime and over",
         "plain Parquet, each in a process of its own: the first time in a session, and the best of those after it. CPU",
