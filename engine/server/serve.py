@@ -36,11 +36,15 @@ class _Served:
 
     def answer(self, listening: socket.socket) -> None:
         """Answers at a socket until the process is told to end."""
+        import pyarrow as pa
+
         from icecore.engine.server.application import application
         from icecore.engine.server.listening.http_server import HttpServer, Tls
 
         # The event loop waits for the interpreter as long as that lets other threads go on: 5 ms by default.
         sys.setswitchinterval(SWITCH_S)
+        # Arrow's own pool keeps for each thread what it had at once: a tenth of all that the plans of many take.
+        pa.set_memory_pool(pa.system_memory_pool())
         tls = None if self.certificate is None else Tls(self.certificate, self.key)
         with self.open() as catalog:
             server = HttpServer(application(catalog, self.settings), listening, tls)
