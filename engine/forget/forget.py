@@ -13,6 +13,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import checked_number
+from icecore.engine.common.ids import new_salt
 from icecore.engine.common.text import short_repr
 from icecore.engine.errors import ForeignCommitError, IcecoreError, StorageError, ValidationError
 from icecore.engine.events import event as ev
@@ -106,12 +107,11 @@ class Forgetter:
                     lambda redactions: self._tell(transaction, told, redactions, provenance),
                 )
                 drop_answers(self.repository.store)
-                position = str(event.position)
-                self.repository.store.execute(MODELS, "put_warehouse", key=f"{FORGOTTEN}{stream}", value=position)
+            if not dry_run:
+                self._note(stream, event)
         if event is not None:
             self.tidy()
         elif not dry_run:
-            # Entries of manifests that another writer made can be in no event, yet in what is cached of them.
             self.planner.remove(stream)
         positions = tuple(r.position for r in bounds.replacements)
         return Forgotten(None if event is None else event.position, positions, len(bounds.files), bounds.held, left)
@@ -148,6 +148,15 @@ class Forgetter:
             for plans in PlanStore.all(self.planner.cache):
                 plans.forget(Wanted(text).in_bytes)
         return Forgotten(None if event is None else event.position, tuple(r.position for r in replacements))
+
+    def _note(self, stream: str, event: Event | None) -> None:
+        """Notes when bounds were forgotten: who has entries loaded or cached since before lets them go.
+
+        Those of manifests that another writer made can be in no event; such a note is none that there was.
+        """
+        store = self.repository.store
+        when = f"{store.head()[0]}.{new_salt().hex()}" if event is None else str(event.position)
+        store.execute(MODELS, "put_warehouse", key=f"{FORGOTTEN}{stream}", value=when)
 
     def _event(self, position: int) -> Event:
         head = self.repository.store.head()[0]

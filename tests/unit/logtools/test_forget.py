@@ -351,6 +351,32 @@ def test_a_process_that_loaded_the_values_writes_none_of_them_again(
     assert traces_of(catalog.path, SECRET) == []
 
 
+def test_a_process_that_loaded_values_that_are_in_no_event_writes_none_of_them_again(
+    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], tmp_path: Path
+) -> None:
+    """Those of manifests that a registered table came with are in what is cached alone."""
+    with icecore.open(tmp_path / "theirs") as elsewhere:
+        elsewhere.create_namespace("ns")
+        made = elsewhere.create_table(("ns", "users"), SCHEMA)
+        made.append([row(1, SECRET)])
+        made.append([row(2, "bob@x.org")])
+        made.delete("id = 1")
+        made.rewrite_manifests()
+        assert made.metadata_location is not None
+        table = catalog.register_table("ns.users", made.metadata_location)
+    first = table.snapshots()[0].snapshot_id
+    other = open_again().load_table("ns.users")
+    assert other.scan(f"email = '{SECRET}'", snapshot_id=first).count() == 1
+    expire(table)
+    for _ in range(2):
+        assert table.forget().position is None
+    for number in range(30, 60):
+        other.append([row(number, f"n{number}@x.org")])
+        assert other.scan("email < 'c'").count() == 1
+    assert (catalog.path / ".icecore" / "segments").exists()
+    assert traces_of(catalog.path, SECRET) == []
+
+
 def test_a_reader_in_the_way_puts_the_rest_off(
     erased: icecore.Table, catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog]
 ) -> None:
