@@ -14,9 +14,11 @@ import orjson
 from icecore.engine.common.compressed_json import decompress
 from icecore.engine.errors import MissingFileError, UnwritableCommitError, ValidationError
 from icecore.engine.events.event import Event
+from icecore.engine.events.provenance import provenance
 from icecore.engine.log.request_keys import StoredAnswer
 from icecore.engine.metadata.fold import TableState, is_file_system
 from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.repository.pending_files import materialize_pending
 from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
 from icecore.engine.server.wire.quick_loads import QuickLoad, is_held
@@ -139,11 +141,15 @@ def table_config(call: Call) -> dict[str, str]:
 
 
 def _with_its_file(call: Call, state: TableState) -> TableState:
-    """The state with its files, which are written now where `icecore.materialize` is manual: clients read them."""
-    if not state.pending or call.past is not None:
+    """The state with its files, which are written now where `icecore.materialize` is manual: clients read them.
+
+    Another table may have got the name since, or this one have been dropped.
+    """
+    repository = call.catalog._warehouse.repository
+    if not state.pending or call.past is not None or repository.state(state.stream).dropped:
         return state
-    call.catalog.materialize(state.identifier)
-    return call.catalog.load_table(state.identifier).state
+    materialize_pending(repository, state.stream, provenance(call.catalog.actor))
+    return repository.state(state.stream)
 
 
 def _check_there(call: Call, storage: Storage, state: TableState | ViewState, write: Callable[[str], object]) -> None:
@@ -171,7 +177,9 @@ def _kept_body(call: Call, state: TableState, storage: Storage, mode: str) -> by
 
 
 def _table_body(call: Call, state: TableState, storage: Storage, mode: str) -> bytes:
-    metadata = _file_of(storage, state.metadata_location) or state.metadata.to_json()
+    # The file of a state that is pending is an earlier one's.
+    file = None if state.pending else _file_of(storage, state.metadata_location)
+    metadata = file or state.metadata.to_json()
     if mode == REFS:
         metadata = orjson.dumps(with_snapshots_of_refs(orjson.loads(metadata)))
     return _spliced(state.metadata_location, metadata, table_config(call))

@@ -18,6 +18,7 @@ from icecore.engine import errors
 from icecore.engine.errors import CommitStateUnknownError, IcecoreError
 from icecore.engine.joint_commit.joint_commit import commit_jointly
 from icecore.engine.server.resources import commits, loaded
+from icecore.engine.server.resources.loaded import state_committed
 from icecore.engine.server.wire.refusal import Refusal
 
 NOT_KNOWN = CommitStateUnknownError
@@ -172,6 +173,37 @@ def test_a_commit_is_to_the_table_that_has_the_name_when_it_is_made(
         gone = raced(lambda: impatient.rename_table("ns.t", "ns.elsewhere"), path, set_property("4"))
         assert gone.error[:2] == (404, "NoSuchTableException")
     assert "k" not in impatient.load_table("ns.elsewhere").properties
+
+
+def test_a_commit_is_answered_with_its_table_whoever_has_the_name_by_then(
+    impatient: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a table whose files are written by hand they are written for the answer, under whatever name it has."""
+    uuid = str(make_table(impatient, "u", properties={"icecore.materialize": "manual"}).metadata.table_uuid)
+
+    def another_of_the_name() -> None:
+        impatient.rename_table("ns.u", "ns.w")
+        make_table(impatient, "u")
+
+    def raced(name: str, value: str, happens: Callable[[], object]) -> Any:
+        def after(*given: Any) -> Any:
+            with ThreadPoolExecutor(1) as others:
+                others.submit(happens).result()
+            return state_committed(*given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(commits, "state_committed", after)
+            made = rest.post(f"/v1/namespaces/ns/tables/{name}", set_property(value))
+        assert made.status == 200, made.body
+        return made.json
+
+    with served(impatient) as rest:
+        for name, value, happens in (
+            ("u", "1", another_of_the_name),
+            ("w", "2", lambda: impatient.drop_table("ns.w")),
+        ):
+            made = raced(name, value, happens)
+            assert (made["metadata"]["table-uuid"], made["metadata"]["properties"]["k"]) == (uuid, value)
 
 
 def test_a_staged_table_that_lost_the_race_says_so_in_the_words_of_java(impatient: icecore.Catalog) -> None:
