@@ -143,13 +143,15 @@ def table_config(call: Call) -> dict[str, str]:
 def _with_its_file(call: Call, state: TableState) -> TableState:
     """The state with its files, which are written now where `icecore.materialize` is manual: clients read them.
 
-    Another table may have got the name since, or this one have been dropped.
+    Another table may have got the name since, or this one have been dropped. Of a state of the past those of its
+    snapshots are written, as far as the table still has these.
     """
     repository = call.catalog._warehouse.repository
-    if not state.pending or call.past is not None or repository.state(state.stream).dropped:
+    if not state.pending or repository.state(state.stream).dropped:
         return state
-    materialize_pending(repository, state.stream, provenance(call.catalog.actor))
-    return repository.state(state.stream)
+    if call.past is None or repository.store.is_writable:
+        materialize_pending(repository, state.stream, provenance(call.catalog.actor))
+    return state if call.past is not None else repository.state(state.stream)
 
 
 def _check_there(call: Call, storage: Storage, state: TableState | ViewState, write: Callable[[str], object]) -> None:

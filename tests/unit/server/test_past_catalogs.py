@@ -74,6 +74,19 @@ def test_a_client_reads_rows_as_they_were(rest: RestClient, catalog: icecore.Cat
         then.drop_table("ns.t")
 
 
+def test_a_client_reads_rows_of_a_table_whose_files_are_written_by_hand(
+    rest: RestClient, catalog: icecore.Catalog
+) -> None:
+    """Its file of then is an earlier one: a table without rows was shown, or one whose manifest lists are not there."""
+    make_table(rest, properties={"icecore.materialize": "manual"})
+    for number in (1, 2):
+        catalog.load_table("ns.t").append([{"id": number, "city": "Oslo"}])
+    end = catalog.position
+    for position, ids in ((end - 2, []), (end - 1, [1]), (end, [1, 2])):
+        then = RestCatalog("then", uri=rest.uri, warehouse=f"at/{position}").load_table("ns.t")
+        assert sorted(then.scan().to_arrow()["id"].to_pylist()) == ids
+
+
 def test_what_was_forgotten_is_not_told_from_memory(rest: RestClient, catalog: icecore.Catalog) -> None:
     """Another process forgets it, which the server is not told of."""
     make_table(rest, properties={"owner": "Jane Doe"})
