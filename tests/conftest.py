@@ -19,6 +19,8 @@ from hypothesis import settings
 import icecore
 from icecore.engine.errors import MissingDependencyError
 
+pytest_plugins = ["spark_sessions"]
+
 # Where there is memory for it, warehouses are made in memory: half of the time is waiting for a disk else.
 _MEMORY = Path("/dev/shm")
 if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 * 2**30:

@@ -221,12 +221,12 @@ def test_only_files_that_match_are_written_again(spark: Any, catalog: icecore.Ca
 
 
 def test_an_upsert_is_that_of_the_table(spark: Any, catalog: icecore.Catalog) -> None:
+    """Where keys are null or twice in the source too, and of the columns that the source has."""
     mine, other = make(catalog, 3, "merge-on-read"), make(catalog, 3, "merge-on-read", "ns.other")
     rows = [{**row(3), "x": 9.0}, row(4), {**row(70), "id": None}, row(80)]
-    for _ in range(2):
-        mine_result = mine.spark.upsert(spark.createDataFrame([tuple(r.values()) for r in rows], SOURCE[:-11]), ["id"])
-        assert mine_result == other.upsert(rows, ["id"])
-        assert rows_of(mine) == rows_of(other)
+    mine_result = mine.spark.upsert(spark.createDataFrame([tuple(r.values()) for r in rows], SOURCE[:-11]), ["id"])
+    assert mine_result == other.upsert(rows, ["id"])
+    assert rows_of(mine) == rows_of(other)
     with pytest.raises(ValidationError, match="id=1 more than once"):
         mine.spark.upsert(spark.sql("SELECT 1L AS id UNION ALL SELECT 1L"), ["id"])
     part = spark.sql("SELECT 5L AS id, 'only the name' AS name")
