@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from operator import itemgetter
 from pathlib import Path
@@ -85,6 +86,31 @@ def test_from_table_to_table(spark: Any, warehouse: Path, tmp_path: Path, source
     # With another checkpoint it is another query, which begins anew: with the files of the oldest snapshot.
     run(rows.where("name = 'odd'"), warehouse, tmp_path / "d")
     assert ids(sink) == [1, 1, 3, 3, 5, 5, 7, 7]
+
+
+def put_back(older: Path, checkpoint: Path) -> None:
+    shutil.rmtree(checkpoint)
+    shutil.copytree(older, checkpoint)
+
+
+def test_a_checkpoint_that_is_put_back_to_an_older_one(
+    spark: Any, warehouse: Path, tmp_path: Path, source: Any, sink: icecore.Table
+) -> None:
+    """A batch of other rows under an old number is refused; one of the same rows is passed over, and none is lost."""
+    rows, checkpoint, older = reading(spark, warehouse, max_files_per_micro_batch=1), tmp_path / "c", tmp_path / "older"
+    run(rows, warehouse, checkpoint)
+    shutil.copytree(checkpoint, older)
+    for i in (3, 4):
+        append(source, i)
+    run(rows, warehouse, checkpoint)
+    put_back(older, checkpoint)
+    with pytest.raises(StreamingQueryException, match=r"batch 3 of the query .* was committed with 2 rows"):
+        run(reading(spark, warehouse), warehouse, checkpoint)
+    assert ids(sink) == list(range(10)) and len(sink.snapshots()) == 5
+    put_back(older, checkpoint)
+    append(source, 5)
+    run(rows, warehouse, checkpoint)
+    assert ids(sink) == list(range(12)) and len(sink.snapshots()) == 6
 
 
 def test_complete_mode_replaces_all_rows(
