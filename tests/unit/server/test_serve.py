@@ -66,7 +66,6 @@ def test_a_server_answers_from_its_first_word_to_its_last(tmp_path: Path) -> Non
             assert len(catalog.load_namespace_properties("ns")) == 10 and catalog.verify().problems == ()
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_a_server_gives_the_memory_of_plans_back(tmp_path: Path) -> None:
     """Arrow's own pool keeps for each thread what it had at once: 30 MB where four clients ask for a million files."""
     told = (
@@ -78,6 +77,7 @@ def test_a_server_gives_the_memory_of_plans_back(tmp_path: Path) -> None:
     assert ran.stdout.splitlines()[-1] == "system"
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_clients_are_served_over_tls(tmp_path: Path) -> None:
     """A certificate and a key that don't belong together are refused before anything listens."""
     made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost"
