@@ -75,13 +75,17 @@ def state_committed(call: Call, state: TableState) -> Answer:
 
 
 def table_again(call: Call, stored: StoredAnswer) -> Answer:
-    """A table as a commit left it that was carried out before; as it is now where that changed nothing."""
+    """A table as a commit left it that was carried out before.
+
+    As it is now where that changed nothing, or where its files are written by hand, which they are for the answer.
+    """
     if stored.last_position is None:
         return committed_table(call, call.catalog.load_table(call.table))
     warehouse = call.catalog._warehouse
     stream = warehouse.store.event_at(stored.last_position).stream
     state = warehouse.repository.state_at(stream, stored.last_position)
     assert state is not None, "a stream has a state from its first event on"
+    state = _with_its_file(call, state)
     return _whole_table(call, state, _table_body(call, state, warehouse.repository.storage_of(state), ALL))
 
 

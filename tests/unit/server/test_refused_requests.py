@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from core_tables import make_table, rows, store_of
 from rest_client import Reply, served
@@ -133,6 +134,29 @@ def test_a_commit_that_comes_again_by_its_key_is_not_refused_either(
                 assert told == (500, "CommitStateUnknownException", "the disk went away")
         assert rest.ask("POST", path, set_property("3"), key).status == 200
     assert impatient.position == before + 1
+
+
+def test_a_commit_that_comes_again_has_its_files_where_they_are_written_by_hand(
+    impatient: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are written for the answer: the first time that was cut off, the second one told of files not there."""
+    table = make_table(impatient, "u", properties={"icecore.materialize": "manual"})
+    table.append(rows(1))
+    key, path = {"Idempotency-Key": "0198c0f0-7b8e-7000-8000-000000000002"}, "/v1/namespaces/ns/tables/u"
+
+    def fails(*_: object) -> None:
+        raise errors.StorageError("the disk went away")
+
+    with served(impatient) as rest:
+        with monkeypatch.context() as patched:
+            patched.setattr(commits, "state_committed", fails)
+            assert rest.ask("POST", path, set_property("1"), key).status == 500
+        again = rest.ask("POST", path, set_property("1"), key)
+        assert rest.ask("POST", path, set_property("1"), key).body == again.body
+        told, storage = again.json, table.scan().storage
+        assert told["metadata"]["properties"]["k"] == "1"
+        assert orjson.loads(storage.read_bytes(told["metadata-location"])) == told["metadata"]
+        assert storage.exists(told["metadata"]["snapshots"][0]["manifest-list"])
 
 
 def test_a_commit_is_to_the_table_that_has_the_name_when_it_is_made(
