@@ -7,8 +7,10 @@ SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'event';
 -- One row where what earlier releases did not have is there.
 SELECT 1 AS are_there FROM (
     SELECT count(*) AS found FROM sqlite_master
-    WHERE name IN ('table_folder', 'kept_file', 'event_name_taken', 'event_naming', 'removed_orphan')
-) WHERE found = 5;
+    WHERE name IN (
+        'table_folder', 'kept_file', 'event_name_taken', 'event_name_given', 'event_naming', 'removed_orphan'
+    )
+) WHERE found = 6;
 
 -- name: has_read_model
 SELECT 1 FROM sqlite_master WHERE name = $name;
