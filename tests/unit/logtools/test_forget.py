@@ -28,6 +28,7 @@ from icecore.engine.errors import (
     ReadOnlyError,
     ValidationError,
 )
+from icecore.engine.foreign import foreign_manifests
 from icecore.engine.formats.event_content import SALT, decode_content, encode_content, encode_table
 from icecore.engine.log.store import EventStore
 
@@ -351,10 +352,16 @@ def test_a_process_that_loaded_the_values_writes_none_of_them_again(
     assert traces_of(catalog.path, SECRET) == []
 
 
-def test_a_process_that_loaded_values_that_are_in_no_event_writes_none_of_them_again(
-    catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], tmp_path: Path
+@pytest.mark.parametrize("most_bytes", [0, 2**20])
+def test_a_process_that_loaded_values_of_a_registered_table_writes_none_of_them_again(
+    catalog: icecore.Catalog,
+    open_again: Callable[[], icecore.Catalog],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    most_bytes: int,
 ) -> None:
-    """Those of manifests that a registered table came with are in what is cached alone."""
+    """Those of manifests that are too large for the log are in no event: in what is cached alone."""
+    monkeypatch.setattr(foreign_manifests, "MOST_BYTES_OF_REGISTERED", most_bytes)
     with icecore.open(tmp_path / "theirs") as elsewhere:
         elsewhere.create_namespace("ns")
         made = elsewhere.create_table(("ns", "users"), SCHEMA)
@@ -368,8 +375,8 @@ def test_a_process_that_loaded_values_that_are_in_no_event_writes_none_of_them_a
     other = open_again().load_table("ns.users")
     assert other.scan(f"email = '{SECRET}'", snapshot_id=first).count() == 1
     expire(table)
-    for _ in range(2):
-        assert table.forget().position is None
+    assert (table.forget().position is None) == (most_bytes == 0)
+    assert table.forget().position is None
     for number in range(30, 60):
         other.append([row(number, f"n{number}@x.org")])
         assert other.scan("email < 'c'").count() == 1
