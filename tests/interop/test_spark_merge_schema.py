@@ -157,8 +157,8 @@ def test_writes_and_streams_of_the_format_take_in_columns(
     stream = (
         spark.readStream.schema("id int, p int, late string").json(str(tmp_path / "in")).writeStream.format("icecore")
     )
-    stream.options(checkpointLocation=str(tmp_path / "c"), **given).trigger(availableNow=True).start("ns.t")
-    assert spark.streams.awaitAnyTermination(120)
+    stream = stream.options(checkpointLocation=str(tmp_path / "c"), **given).trigger(availableNow=True)
+    assert stream.start("ns.t").awaitTermination(120)
     assert [tuple(row.values()) for row in table.refresh().scan().to_arrow().sort_by("id").to_pylist()] == [
         (2, 1, None, {"x": 1, "y": None}, None),
         (3, 2, None, {"x": None, "y": 2}, None),
