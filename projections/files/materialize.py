@@ -27,6 +27,7 @@ from icecore.projections.files.event_files import FOREIGN_METADATA, EventFiles, 
 from icecore.projections.files.metadata_cleanup import DroppedMetadata, deletes_metadata, note_forgotten, sweep
 from icecore.projections.files.pointers import WrittenFile, move_pointers
 from icecore.projections.files.version_claims import Claim, VersionClaims
+from icecore.projections.files.version_files import version_of
 from icecore.projections.files.version_hint import write_hint
 
 CLAIMS_FOLDER = ".icecore/claims"
@@ -131,7 +132,7 @@ class Materializer:
                 written += self._files.write(*each, storage, expired, forgotten, damaged)
             pending, state = [], latest
         if state is not None:
-            self._restore_foreign(events, state, storage)
+            self._restore_foreign(events, state, {f.location for f in written}, storage)
             if base is None:
                 self._restore_kept(events, state, storage)
         for folder in sorted({f.location.rsplit("/", 1)[0] for f in written if f.kind != FOREIGN_METADATA}):
@@ -156,8 +157,14 @@ class Materializer:
         for error in self._files.unwritable(event, state.metadata, storage).values():
             raise error
 
-    def _restore_foreign(self, events: Sequence[Event], state: TableState, storage: Storage) -> None:
-        """Writes metadata files of other engines that the table still names and that are lost, from the log."""
+    def _restore_foreign(
+        self, events: Sequence[Event], state: TableState, ours: Collection[str], storage: Storage
+    ) -> None:
+        """Writes metadata files of other engines that the table still names and that are lost, from the log.
+
+        That of a table that came whole is not written beside one that neither it nor the log names: there another
+        table may have been made, whose next version it would be, or the same one goes on without us.
+        """
         of_others = (e for e in events if e.kind in (TABLE_ADOPTED, TABLE_REGISTERED))
         adopted = [e for e in of_others if e.kind == TABLE_ADOPTED or METADATA_FILE in e.payload]
         if not adopted:
@@ -165,7 +172,9 @@ class Materializer:
         named = {state.metadata_location, *(e.metadata_file for e in state.metadata.metadata_log)}
         for event in adopted:
             location = event.payload["metadata-location"]
-            if location in named and not storage.exists(location):
+            if location not in named or storage.exists(location):
+                continue
+            if event.kind == TABLE_ADOPTED or not _has_others(location, {*named, *ours}, storage):
                 storage.write_atomic(location, original_bytes(event.payload))
 
     def _restore_kept(self, events: Sequence[Event], state: TableState, storage: Storage) -> None:
@@ -319,3 +328,12 @@ def _steps(base: TableState | None, events: Iterable[Event]) -> Iterator[Step]:
         before, latest = latest, folding.state()
         assert latest is not None, "a fold of at least one event has a state"
         yield event, before, latest
+
+
+def _has_others(location: str, known: Collection[str | None], storage: Storage) -> bool:
+    """Whether a metadata file lies in the folder of another that is none of those that are known.
+
+    Names that tell versions, as `v2.metadata.json`, are the same for all tables, so none of them is known.
+    """
+    names = {k.rpartition("/")[2] for k in known if k is not None and version_of(k) is None}
+    return any(".metadata.json" in n and n not in names for n in storage.list(location.rpartition("/")[0]))

@@ -147,6 +147,24 @@ def test_a_table_that_comes_whole_and_is_large_is_kept_by_whole_snapshots(
     assert ids_of(catalog.load_table("ns.t")) == [0, 1, 2]
 
 
+def test_another_table_in_the_folder_of_one_that_came_whole_gets_no_version_of_it(catalog: icecore.Catalog) -> None:
+    """Else the next version of the new table were the old one's, as `v3.metadata.json` follows `v2.metadata.json`."""
+    folder, properties = catalog.path / "theirs" / "t", {"icecore.commit-scheme": "filesystem"}
+    for name, commits in (("one", 3), ("another", 1)):
+        with icecore.open(catalog.path / name) as theirs:
+            theirs.create_namespace("ns")
+            table = theirs.create_table("ns.t", SCHEMA, location=str(folder), properties=properties)
+            for n in range(commits):
+                table.append(rows(n))
+        if name == "one":
+            catalog.create_namespace_if_not_exists("ns")
+            catalog.register_table("ns.t", str(table.metadata_location))
+            lose(folder)
+    assert {p.name for p in folder.glob("metadata/v*.json")} == {"v1.metadata.json", "v2.metadata.json"}
+    catalog.rebuild()
+    assert {p.name for p in folder.glob("metadata/v*.json")} == {"v1.metadata.json", "v2.metadata.json"}
+
+
 def test_nothing_is_kept_of_what_the_rules_forbid_to_read(catalog: icecore.Catalog) -> None:
     """A list names manifests by itself: of one outside of the allowed folders no byte gets into the log."""
     table = whole(catalog, "register")
