@@ -132,9 +132,11 @@ class Materializer:
                 written += self._files.write(*each, storage, expired, forgotten, damaged)
             pending, state = [], latest
         if state is not None:
-            self._restore_foreign(events, state, {f.location for f in written}, storage)
+            # Who drops a table that came whole leaves its files to whoever has them.
+            lasting = [e for e in events if not (state.dropped and e.kind == TABLE_REGISTERED)]
+            self._restore_foreign(lasting, state, {f.location for f in written}, storage)
             if base is None:
-                self._restore_kept(events, state, storage)
+                self._restore_kept(lasting, state, storage)
         for folder in sorted({f.location.rsplit("/", 1)[0] for f in written if f.kind != FOREIGN_METADATA}):
             storage.sync_folder(folder, self._store.late_files)
         done = 0 if state is None else state.position

@@ -165,6 +165,22 @@ def test_another_table_in_the_folder_of_one_that_came_whole_gets_no_version_of_i
     assert {p.name for p in folder.glob("metadata/v*.json")} == {"v1.metadata.json", "v2.metadata.json"}
 
 
+@pytest.mark.parametrize("how", ["sql", "register"])
+def test_files_of_a_table_that_came_whole_do_not_come_back_when_it_was_dropped(
+    catalog: icecore.Catalog, how: str
+) -> None:
+    """They are another engine's, which may have purged it; who takes the drop back can rebuild again."""
+    table = whole(catalog, how)
+    before = metadata_files(table)
+    catalog.drop_table("ns.t")
+    lose(local(table.metadata_location).parent)
+    catalog.rebuild()
+    assert not local(table.metadata_location).parent.exists()
+    catalog.undrop_table("ns.t")
+    catalog.rebuild()
+    assert metadata_files(table).keys() <= before.keys() and ids_of(catalog.load_table("ns.t")) == [0, 1, 2]
+
+
 def test_nothing_is_kept_of_what_the_rules_forbid_to_read(catalog: icecore.Catalog) -> None:
     """A list names manifests by itself: of one outside of the allowed folders no byte gets into the log."""
     table = whole(catalog, "register")
