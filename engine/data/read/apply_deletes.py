@@ -80,8 +80,11 @@ class DeleteCache:
         # Writers that didn't know a number of records have left -1 behind.
         if file.record_count < 0 or any(d.content is DataFileContent.EQUALITY_DELETES for d in deletes):
             return None
+        if not deletes:
+            return file.record_count
         positions = self.deleted_positions(storage, file.file_path, deletes)
-        return file.record_count - int(np.searchsorted(positions, file.record_count))
+        first, last = np.searchsorted(positions, (0, file.record_count))
+        return file.record_count - int(last - first)
 
     def _of_file(self, storage: Storage, d: ContentFile, path: str) -> Positions:
         if d.is_deletion_vector:

@@ -17,9 +17,11 @@ from icecore.engine.common.location import LocationMapping
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.read.file_sources import open_source
+from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.conform import conform
 from icecore.engine.data.write.relocated_deletes import relocated_delete
 from icecore.engine.errors import CorruptFileError, MissingFileError
+from icecore.engine.expression.nodes import TRUE
 from icecore.engine.spec.content_file import DataFileContent
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -299,3 +301,15 @@ def test_a_delete_file_without_an_ending_is_moved_into_its_folder(tmp_path: Path
     file = position_deletes(tmp_path / "lake.v1" / "deletes", [(f"{old}/data", 1)])
     moved = relocated_delete(Storage(), Storage(), file, LocationMapping.of({old: new}))
     assert moved.file_path.startswith(f"{new}/deletes-") and moved.referenced_data_file == f"{new}/data"
+
+
+def test_rows_are_counted_as_they_are_read(tmp_path: Path) -> None:
+    """Positions that no row of the file has leave none out, negative ones neither."""
+    file = numbered(tmp_path / "f.parquet", record_count=10)
+    path = file.file_path
+    deletes = (
+        position_deletes(tmp_path / "d1.parquet", [(path, -2), (path, -1), (path, 0), (path, 5), (path, 10)]),
+        position_deletes(tmp_path / "d2.parquet", [(path, 5), (path, 9), (path, 2**40), ("file:///elsewhere", 1)]),
+    )
+    task = FileScanTask(file, deletes, TRUE, 0, file.file_size_in_bytes, 7)
+    assert DeleteCache().counted_rows(Storage(), [task]) == (len(left(file, *deletes)), []) == (7, [])
