@@ -11,13 +11,14 @@ from attrs import evolve, field, frozen
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import names_like, number_in
 from icecore.engine.data.scan_task import FileScanTask
-from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.errors import MissingFileError, NoSuchTableError, ValidationError
 from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.nodes import TRUE
 from icecore.engine.query.named_tables import Mention
 from icecore.engine.query.needed_rows import NeededRows
 from icecore.engine.query.source_names import Lookup, NameScope, TableSource, ViewSource, find_source
 from icecore.engine.scan.data_scan import DataScan
+from icecore.engine.scan.relation.missing_files import with_expiry
 from icecore.engine.scan.relation.scan_relation import ScanRelation, scan_relation
 from icecore.engine.spec.reserved import FILE, SPEC_ID
 from icecore.engine.table.table import Table
@@ -69,7 +70,10 @@ class TableRows:
         # A row is compared by DuckDB alone.
         tasks = [t if t.residual == TRUE else evolve(t, residual=TRUE) for t in scan.plan_files() if _is_of(t, rows)]
         is_small = len(tasks) <= FEW_FILES and sum(t.file.file_size_in_bytes for t in tasks) <= FEW_BYTES
-        return scan_relation(self.scan, tasks, prefix, rows.columns, may_read_files=not is_small)
+        try:
+            return scan_relation(self.scan, tasks, prefix, rows.columns, may_read_files=not is_small)
+        except MissingFileError as e:
+            raise with_expiry(self.scan, e) from e
 
 
 @frozen

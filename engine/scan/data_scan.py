@@ -26,7 +26,7 @@ from icecore.engine.metadata.fold import TableState
 from icecore.engine.properties.table_properties import NAME_MAPPING
 from icecore.engine.scan import planned_by_spark, refine_scan, scan_frames
 from icecore.engine.scan.refine_scan import checked_limit, remaking
-from icecore.engine.scan.relation.missing_files import rows_or_expiry
+from icecore.engine.scan.relation.missing_files import rows_or_expiry, telling_expiry
 from icecore.engine.scan.scan_display import ScanDisplay
 from icecore.engine.spec.reserved import DELETED, select
 from icecore.engine.spec.schema import Schema
@@ -203,12 +203,12 @@ class DataScan(ScanDisplay):
         from icecore.engine.data.read.apply_deletes import DeleteCache
 
         planned = self.planned
-        exact = planned.are_exactly_counted
-        tasks, has_deleted = planned.of_rows(np.flatnonzero(~exact)).tasks(), DELETED in self.projection.fields
-        counted, left = (0, tasks) if has_deleted else DeleteCache().counted_rows(self.storage, tasks)
-        known = int(to_numbers(planned.files["record_count"])[exact].sum()) + counted
-        if left:
-            known += sum(b.num_rows for b in self.read_tasks(left, self._narrowest()))
+        exact, has_deleted = planned.are_exactly_counted, DELETED in self.projection.fields
+        tasks = planned.of_rows(np.flatnonzero(~exact)).tasks()
+        with telling_expiry(self._planner.repository, self._state, filter(None, (self.snapshot,))):
+            counted, left = (0, tasks) if has_deleted else DeleteCache().counted_rows(self.storage, tasks)
+        known: int = int(to_numbers(planned.files["record_count"])[exact].sum()) + counted
+        known += sum(b.num_rows for b in self.read_tasks(left, self._narrowest()))
         return known if self.limit is None else min(known, self.limit)
 
     def aggregate(self, *aggregates: str) -> Aggregates:

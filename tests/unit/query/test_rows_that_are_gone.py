@@ -80,3 +80,25 @@ def test_a_count_needs_no_data_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 catalog.query(query).fetchall()
         with pytest.raises(MissingFileError):
             table.scan(selected_fields=("_deleted",)).count()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_count_that_lacks_a_delete_file_says_who_expired_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """As the rows do."""
+    monkeypatch.setattr(query_sources, "FEW_FILES", -1)
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        properties = {"write.delete.mode": "merge-on-read"}
+        schema = pa.schema([("id", pa.int64())])
+        table = catalog.create_table("ns.t", schema, properties=properties, format_version=version)
+        table.append(pa.table({"id": range(10)}))
+        table.delete("id = 3")
+        past = catalog.at(catalog.position)
+        table.overwrite(pa.table({"id": [1]}))
+        expiry = table.maintenance.expire_snapshots(message="space", author="bob")
+        expiry.older_than(datetime.now(UTC) + timedelta(days=1)).retain_last(1).commit()
+        for read in (past.query("SELECT count(*) FROM ns.t").fetchall, past.load_table("ns.t").scan().count):
+            with pytest.raises(MissingFileError, match=r"was expired at position \d+, 20.* UTC, by bob \('space'\)"):
+                read()
