@@ -257,11 +257,13 @@ class _Gathering:
         return list(out.values())
 
     def _kept_elsewhere(self, locations: Iterable[str]) -> set[str]:
-        """The manifests and lists, of these, that a rebuild makes of other tables' events.
+        """The manifests and lists, of these, that a rebuild makes of other tables' events, or of the table's own.
 
-        A table that was dropped and registered again has its files from there.
+        A table that was dropped and registered again has its files from there; of its own no note is made where nothing
+        was written yet, as of an imported log.
         """
-        repository, wanted, found = self._repository, set(locations), set[str]()
+        repository, wanted = self._repository, set(locations)
+        found = {w for w in wanted if repository.models.kept_file(self._state.stream, w) is not None}
         for stream in set(repository.models.streams_of_files(wanted)) - {self._state.stream}:
             snapshots = () if is_view_stream(stream) else repository.state(stream).metadata.snapshots
             lists = {s.snapshot_id: s.manifest_list or "" for s in snapshots}

@@ -181,6 +181,21 @@ def test_files_of_a_table_that_came_whole_do_not_come_back_when_it_was_dropped(
     assert metadata_files(table).keys() <= before.keys() and ids_of(catalog.load_table("ns.t")) == [0, 1, 2]
 
 
+@pytest.mark.filterwarnings("ignore::icecore.engine.errors.MovedWarehouseWarning")
+def test_the_log_keeps_them_also_where_it_was_imported_and_nothing_is_written_yet(
+    catalog: icecore.Catalog, tmp_path: Path
+) -> None:
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        table = make_table(theirs)
+        table.append(rows(0))
+    catalog.register_table("ns.t", str(table.metadata_location))
+    catalog.export_log(tmp_path / "log.out")
+    icecore.import_log(tmp_path / "log.out", tmp_path / "copy")
+    with icecore.open(tmp_path / "copy") as copy:
+        assert copy.verify().notes == ()
+
+
 def test_nothing_is_kept_of_what_the_rules_forbid_to_read(catalog: icecore.Catalog) -> None:
     """A list names manifests by itself: of one outside of the allowed folders no byte gets into the log."""
     table = whole(catalog, "register")
