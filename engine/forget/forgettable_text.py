@@ -14,7 +14,7 @@ import orjson
 from icecore.engine.errors import CorruptFileError, CorruptLogError, IcecoreError, ValidationError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import PAYLOAD, Event, canonical
-from icecore.engine.events.files_of_others import KEPT_FILES, METADATA_FILE, original_bytes
+from icecore.engine.events.files_of_others import KEPT_FILES, METADATA_FILE, adopted_dict, original_bytes
 from icecore.engine.forget.redact_events import Replacement
 from icecore.engine.formats.avro_blocks import read_header
 from icecore.engine.formats.event_content import files_part
@@ -78,7 +78,7 @@ def holds_text(value: Any, text: str) -> bool:
         case str():
             return text in value
         case dict():
-            if METADATA_FILE in value and text.encode() in _original(value):
+            if METADATA_FILE in value and _original_holds(value, text):
                 return True
             return any(text in k or holds_text(v, text) for k, v in value.items())
         case list():
@@ -87,11 +87,12 @@ def holds_text(value: Any, text: str) -> bool:
             return False
 
 
-def _original(payload: Mapping[str, Any]) -> bytes:
+def _original_holds(payload: Mapping[str, Any], text: str) -> bool:
+    """Whether a metadata file that an event keeps has the text, which JSON may write with escapes."""
     try:
-        return original_bytes(payload)
+        return text.encode() in original_bytes(payload) or holds_text(adopted_dict(payload), text)
     except (IcecoreError, LookupError):
-        return b""
+        return False
 
 
 def _redact(kind: str, payload: dict[str, Any], text: str) -> None:

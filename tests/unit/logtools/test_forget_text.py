@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 from click.testing import CliRunner
-from core_tables import ids_of, local, make_table, rows, store_of
+from core_tables import ids_of, local, make_table, pyiceberg_catalog, rows, store_of
 from traces import traces_of
 
 import icecore
@@ -115,6 +115,19 @@ def test_what_can_not_be_forgotten(catalog: icecore.Catalog) -> None:
     table.set_properties({"contact": "bob"})
     assert catalog.forget_text("zoe").events == (2, 3)
     assert catalog.verify().problems == ()
+
+
+@pytest.mark.parametrize("text", ["ada", 'ad"a', "a\\da"])
+def test_a_text_in_a_metadata_file_of_another_engine_can_not_be_forgotten(catalog: icecore.Catalog, text: str) -> None:
+    """However JSON writes it there: else it stayed in the log's copy of the file."""
+    make_table(catalog)
+    peer = pyiceberg_catalog(catalog.path)
+    with peer.load_table("ns.t").transaction() as change:
+        change.set_properties(note=text)
+    peer.close()
+    assert catalog.load_table("ns.t").properties["note"] == text
+    with pytest.raises(ValidationError, match="another engine's metadata file"):
+        catalog.forget_text(text)
 
 
 def test_the_text_of_a_dropped_table_is_forgotten_once_it_is_purged(catalog: icecore.Catalog) -> None:
