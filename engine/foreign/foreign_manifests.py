@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -62,8 +63,8 @@ def files_between(
 def files_of_registered(metadata: TableMetadata, storage: Storage) -> tuple[GivenFile, ...]:
     """The lists and manifests of a table that comes whole: of the current and the newest snapshots, while they fit.
 
-    They fit in `MOST_BYTES_OF_REGISTERED`. What lies in an object store or can't be read is left out, and so is a
-    manifest that has another length than its list says.
+    They fit in `MOST_BYTES_OF_REGISTERED`. What lies in an object store, is no file or can't be read is left out, and
+    so is a manifest that has another length than its list says.
     """
     files = dict[str, GivenFile]()
     newest = sorted(metadata.snapshots, key=lambda s: (s.snapshot_id == metadata.current_snapshot_id, s.timestamp_ms))
@@ -87,7 +88,8 @@ def _files_of(snapshot: Snapshot, known: Collection[str], storage: Storage, most
     def add(location: str, kind: str, length: int = 0) -> bytes | None:
         nonlocal left
         with contextlib.suppress(StorageError, ForbiddenLocationError):
-            if location in known or storage.local_path(location) is None:
+            path = storage.local_path(location)
+            if location in known or path is None or not os.path.isfile(path):
                 return None
             size = storage.size(location)
             if 0 < length != size:

@@ -184,7 +184,10 @@ class Materializer:
         kept = {f.location: f.sha256 for e in events for f in kept_files(e.payload)}
         if not kept:
             return
-        for snapshot in state.metadata.snapshots:
+        # Where all are found, the lists that the log has not are not read: a registered table may have thousands.
+        for snapshot in sorted(state.metadata.snapshots, key=lambda s: s.manifest_list not in kept):
+            if not kept:
+                return
             location = snapshot.manifest_list
             if location in kept:
                 self._restore(state.stream, location, kept.pop(location), storage)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import json
 import shutil
 import sqlite3
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from client_writes import ClientCatalog, VersionCatalog
@@ -194,6 +196,20 @@ def test_the_log_keeps_them_also_where_it_was_imported_and_nothing_is_written_ye
     icecore.import_log(tmp_path / "log.out", tmp_path / "copy")
     with icecore.open(tmp_path / "copy") as copy:
         assert copy.verify().notes == ()
+
+
+@pytest.mark.parametrize("place", ["file:///dev/zero", "file:///no\0where", "file:///dev", "file:///nowhere"])
+def test_a_table_whose_list_is_no_file_is_registered_as_it_is(catalog: icecore.Catalog, place: str) -> None:
+    """A device has no size and no end."""
+    location = local(whole(catalog, "sql").metadata_location)
+    metadata = json.loads(location.read_text())
+    metadata["snapshots"][0]["manifest-list"], metadata["table-uuid"] = place, str(UUID(int=1))
+    other = location.with_name("00009-other.metadata.json")
+    other.write_text(json.dumps(metadata))
+    table = catalog.register_table("ns.other", str(other))
+    first = next(iter(store_of(catalog).stream_events(table.state.stream)))
+    kept = {f.location for f in kept_files(first.payload)}
+    assert kept >= {s.manifest_list for s in table.metadata.snapshots[1:]} and place not in kept
 
 
 def test_nothing_is_kept_of_what_the_rules_forbid_to_read(catalog: icecore.Catalog) -> None:
