@@ -164,11 +164,12 @@ class Materializer:
     ) -> None:
         """Writes metadata files of other engines that the table still names and that are lost, from the log.
 
-        That of a table that came whole is not written beside one that neither it nor the log names: there another
-        table may have been made, whose next version it would be, or the same one goes on without us.
+        That of a table that came whole is looked for on a local disk alone, and is not written beside one that neither
+        it nor the log names: there another table may have been made, whose next version it would be, or the same one
+        goes on without us.
         """
         of_others = (e for e in events if e.kind in (TABLE_ADOPTED, TABLE_REGISTERED))
-        adopted = [e for e in of_others if e.kind == TABLE_ADOPTED or METADATA_FILE in e.payload]
+        adopted = [e for e in of_others if e.kind == TABLE_ADOPTED or _is_whole(e, storage)]
         if not adopted:
             return
         named = {state.metadata_location, *(e.metadata_file for e in state.metadata.metadata_log)}
@@ -333,6 +334,11 @@ def _steps(base: TableState | None, events: Iterable[Event]) -> Iterator[Step]:
         before, latest = latest, folding.state()
         assert latest is not None, "a fold of at least one event has a state"
         yield event, before, latest
+
+
+def _is_whole(event: Event, storage: Storage) -> bool:
+    """Whether the event of a table that came whole has its metadata file, from a local disk."""
+    return METADATA_FILE in event.payload and storage.local_path(event.payload["metadata-location"]) is not None
 
 
 def _has_others(location: str, known: Collection[str | None], storage: Storage) -> bool:

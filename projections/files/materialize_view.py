@@ -53,7 +53,9 @@ def write_view(
             adopted = event
             written.append(foreign_file(event))
         elif event.kind == VIEW_REGISTERED and METADATA_FILE in event.payload:
-            adopted = event
+            # It is looked for on a local disk alone: a store that does not answer takes seconds.
+            is_local = storage.local_path(event.payload["metadata-location"]) is not None
+            adopted = event if is_local else None
     if adopted is not None and state is not None:
         location = state.metadata_location
         if location == adopted.payload["metadata-location"] and not storage.exists(location):

@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from attrs import evolve
 from client_writes import ClientCatalog, VersionCatalog
 from core_tables import (
     SCHEMA,
@@ -28,6 +29,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table as PeerTable
 
 import icecore
+from icecore.engine.common.location import LocationMapping
 from icecore.engine.errors import ForbiddenLocationError, ValidationError
 from icecore.engine.events import event as ev
 from icecore.engine.events.files_of_others import kept_files
@@ -210,6 +212,22 @@ def test_a_table_whose_list_is_no_file_is_registered_as_it_is(catalog: icecore.C
     first = next(iter(store_of(catalog).stream_events(table.state.stream)))
     kept = {f.location for f in kept_files(first.payload)}
     assert kept >= {s.manifest_list for s in table.metadata.snapshots[1:]} and place not in kept
+
+
+def test_a_rebuild_asks_no_store_for_a_table_that_came_whole(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that does not answer would take seconds for each, and no table of it would be rebuilt."""
+    monkeypatch.setattr(foreign_manifests, "MOST_BYTES_OF_REGISTERED", 0)
+    folder = local(whole(catalog, "register").metadata_location).parents[2]
+    with icecore.open(folder / "views") as theirs:
+        theirs.create_namespace("ns")
+        location = theirs.create_view("ns.v", "SELECT 1 AS id").metadata_location
+    catalog.register_view("ns.v", location)
+    far = LocationMapping.of({folder.as_uri(): "nowhere://lake"})
+    repository = repository_of(catalog)
+    monkeypatch.setattr(repository, "storage", evolve(repository.storage, mapping=far))
+    catalog.rebuild()
 
 
 def test_nothing_is_kept_of_what_the_rules_forbid_to_read(catalog: icecore.Catalog) -> None:
