@@ -228,16 +228,7 @@ class DataScan(ScanDisplay):
         deletes = DeleteCache()
         return self._aggregated(asked, lambda task, columns: self._read_one(task, columns, deletes))
 
-    def aggregate_of_metadata(self, asked: Sequence[Aggregate]) -> Aggregates | None:
-        """The answers where metadata alone tells all of them, of a scan without a limit; else None."""
-        from icecore.engine.scan.aggregates import RowsNeededError
-
-        try:
-            return self._aggregated(asked, None)
-        except RowsNeededError:
-            return None
-
-    def _aggregated(self, asked: Sequence[Aggregate], read: Read | None) -> Aggregates:
+    def _aggregated(self, asked: Sequence[Aggregate], read: Read) -> Aggregates:
         from icecore.engine.scan.aggregates import aggregate
         from icecore.engine.scan.file_metrics import metric_columns
 
@@ -250,7 +241,7 @@ class DataScan(ScanDisplay):
         """The rows as a Spark DataFrame, read by Spark from exactly the planned files.
 
         Without a session the active one reads; raises ValidationError where there is none. Its own `count()` starts no
-        job where metadata tells it.
+        job where metadata tells it, nor do counts, minima and maxima in queries read its files then.
         """
         from icecore.engine.spark.read.scan_to_spark import read_plan, with_known_count
         from icecore.engine.spark.relation.java_classes import compile_ahead

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from weakref import ref
 
 import pyarrow as pa
-from attrs import evolve
+from attrs import evolve, frozen
 
 from icecore.engine.errors import StorageError
 from icecore.engine.events.manifest_changes import ListedManifest
@@ -15,12 +15,25 @@ from icecore.engine.expression.nodes import Expression
 from icecore.engine.expression.simplify import and_
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import (
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
 from icecore.projections.plan.planner import PlannedFiles, Planner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from icecore.projections.distributed_plan.spark_planner import SparkPlanner
+
+# Those whose order is that of the Spark types that they are shown as. Spark cuts nanoseconds, and sees uuids as text.
+_ORDERED = (IntegerType, LongType, DateType, DecimalType, StringType, TimestampType, TimestamptzType)
 
 
 class Plannable(Protocol):
@@ -78,25 +91,62 @@ def planned_with_columns(scan: Plannable, names: Sequence[str]) -> tuple[Planned
     return scan._planner.plan_with_columns(scan._state, listed, scan.row_filter, scan.schema, names, entries)
 
 
-def replanned(scan: Plannable) -> Callable[[Expression], list[str]] | None:
-    """A function that gives the locations of the files which a further filter leaves, bound to the schema.
+@frozen
+class Replanned:
+    """A scan that is planned again with a further filter, bound to its schema.
 
-    It keeps no planner alive and opens none that was closed: then it raises StorageError. None where plans are not made
-    here.
+    It keeps no planner alive and opens none that was closed: then it raises StorageError.
     """
-    if scan._session is not None:
-        return None
-    known, state, row_filter, schema = ref(scan._planner), scan._state, scan.row_filter, scan.schema
-    listed, entries = scan._manifests()
 
-    def locations(further: Expression) -> list[str]:
-        planner = known()
-        if planner is None or not planner.is_open():
-            raise StorageError("the catalog that planned the scan is closed")
-        left = planner.plan_manifests(state, listed, and_(row_filter, further), schema, entries)
+    _planner: ref[Planner]
+    _state: TableState
+    _listed: tuple[ListedManifest, ...]
+    _entries: str
+    _row_filter: Expression
+    _schema: Schema
+
+    def locations(self, further: Expression) -> list[str]:
+        """The locations of the files that the filter leaves."""
+        condition = and_(self._row_filter, further)
+        left = self._open().plan_manifests(self._state, self._listed, condition, self._schema, self._entries)
         return [str(location) for location in left.files["file_path"].to_pylist()]
 
-    return locations
+    def known(self, further: Expression, asked: Sequence[tuple[str, NestedField | None]]) -> list[str | None] | None:
+        """The answers to aggregates as text, null for no value; None where metadata does not tell all of them.
+
+        The filter is what rows are kept by, no more and no less. An aggregate is a function, and the column that it is
+        of; `count` of none counts rows. Of minima and maxima those are told whose order is Spark's.
+        """
+        from icecore.engine.scan.aggregates import Aggregate, RowsNeededError, aggregate
+        from icecore.engine.scan.file_metrics import metric_columns
+
+        if any(f != "count" and (c is None or not isinstance(c.field_type, _ORDERED)) for f, c in asked):
+            return None
+        wanted = [Aggregate(f, f, c) for f, c in asked]
+        names = metric_columns([c for _, c in asked if c is not None], self._state.metadata.specs)
+        condition = and_(self._row_filter, further)
+        planned, columns = self._open().plan_with_columns(
+            self._state, self._listed, condition, self._schema, names, self._entries
+        )
+        try:
+            found = aggregate(wanted, planned, columns, self._schema, None)
+        except RowsNeededError:
+            return None
+        return [None if v is None else f"{v}" for v in found.answers]
+
+    def _open(self) -> Planner:
+        planner = self._planner()
+        if planner is None or not planner.is_open():
+            raise StorageError("the catalog that planned the scan is closed")
+        return planner
+
+
+def replanned(scan: Plannable) -> Replanned | None:
+    """The same scan for further filters; None where plans are not made here."""
+    if scan._session is not None:
+        return None
+    listed, entries = scan._manifests()
+    return Replanned(ref(scan._planner), scan._state, listed, entries, scan.row_filter, scan.schema)
 
 
 def _planner(scan: Plannable, session: SparkSession) -> SparkPlanner:

@@ -1,15 +1,22 @@
-"""Counts, minima and maxima of Spark SQL that metadata tells: the same answers as by reading, without a row read."""
+"""Counts, minima and maxima in Spark that metadata tells: the same answers as by reading, without a row read."""
 
 from __future__ import annotations
 
 import datetime as dt
+import tempfile
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from budgets import examples
+from evolving_tables import Evolving, steps
+from expression_cases import filter_texts
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark
@@ -67,9 +74,9 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[iceco
         icecore.spark.catalog(spark, catalog, name="known")
         for name in ("whole", "v2", "v3", "empty"):
             rows = catalog.load_table(f"ns.{name}").scan().to_spark(spark)
-            rows.cache().createOrReplaceTempView(f"plain_{name}")
+            rows.createOrReplaceTempView(f"frame_{name}")
+            rows.localCheckpoint().createOrReplaceTempView(f"plain_{name}")
         yield catalog
-        spark.catalog.clearCache()
 
 
 TOLD = [
@@ -108,25 +115,33 @@ READ = [
 ]
 
 
-def compared(spark: Any, query: str, name: str) -> bool:
+def compared(spark: Any, query: str, name: str, source: str = "known.ns.") -> bool:
     """Compares a query with that of the plain rows; gives whether no file was read for it."""
-    told = spark.sql(query.replace("{}", f"known.ns.{name}"))
+    told = spark.sql(query.replace("{}", f"{source}{name}"))
     plain = spark.sql(query.replace("{}", f"plain_{name}"))
     assert [f.dataType for f in told.schema] == [f.dataType for f in plain.schema], query
     assert sorted(map(repr, told.collect())) == sorted(map(repr, plain.collect())), query
-    return "Scan" not in told._jdf.queryExecution().optimizedPlan().toString() and not told.inputFiles()
+    return is_told(told)
+
+
+def is_told(query: Any) -> bool:
+    """Whether neither files, nor rows that are kept of them, are in the plan of a query."""
+    plan = query._jdf.queryExecution().optimizedPlan().toString()
+    return not any(word in plan for word in ("Scan", "Relation [", "InMemoryRelation")) and not query.inputFiles()
 
 
 @pytest.mark.usefixtures("lake")
-def test_what_metadata_tells_is_not_read(spark: Any) -> None:
+@pytest.mark.parametrize("source", ["known.ns.", "frame_"])
+def test_what_metadata_tells_is_not_read(spark: Any, source: str) -> None:
     for query in TOLD:
-        assert compared(spark, query, "whole"), query
+        assert compared(spark, query, "whole", source), query
 
 
 @pytest.mark.usefixtures("lake")
-def test_what_it_does_not_tell_is_read(spark: Any) -> None:
+@pytest.mark.parametrize("source", ["known.ns.", "frame_"])
+def test_what_it_does_not_tell_is_read(spark: Any, source: str) -> None:
     """Parts of files, floats, fields of structs, groups, and whatever else."""
-    told = [query for query in READ if compared(spark, query, "whole")]
+    told = [query for query in READ if compared(spark, query, "whole", source)]
     assert not set(told) & set(READ[:8])
 
 
@@ -137,6 +152,8 @@ def test_deleted_rows_count_for_nothing(spark: Any, name: str) -> None:
     assert all(told) if name == "empty" else not any(told[:5])
     # Files without deletes are told of still.
     assert compared(spark, TOLD[6], name)
+    told = [compared(spark, query, name, "frame_") for query in TOLD[:7]]
+    assert all(told) if name == "empty" else not any(told)
 
 
 def test_a_frame_counts_its_own_rows_without_a_job(spark: Any, lake: icecore.Catalog) -> None:
@@ -165,10 +182,82 @@ def test_a_frame_counts_its_own_rows_without_a_job(spark: Any, lake: icecore.Cat
             spark.sparkContext.setLocalProperty(name, None)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+@examples(1)
+@given(data=st.data())
+def test_of_a_frame_metadata_tells_what_its_rows_are(spark: Any, version: int, data: st.DataObject) -> None:
+    """After any deletes and evolution; with a filter of the scan or one in Spark, for any column, of any snapshot."""
+    from pyspark.sql import functions as F
+
+    with tempfile.TemporaryDirectory() as folder:
+        evolving = Evolving.create(Path(folder), version, data)
+        evolving.apply(("append", [0, 1, 2, 3, 4]))
+        deletes = data.draw(st.booleans(), label="deletes")
+        for step in data.draw(steps(deletes=deletes, keys=deletes), label="steps"):
+            evolving.apply(step)
+        table = evolving.table
+        snapshot = data.draw(st.sampled_from([s.snapshot_id for s in table.snapshots()]), label="snapshot")
+        text = data.draw(filter_texts(evolving.columns()), label="filter")
+        scans = [table.scan(), table.scan(snapshot_id=snapshot)]
+        scans += [table.scan(text)] if evolving.select(text) is not None else []
+        for scan in scans:
+            frame = scan.to_spark(spark)
+            rows = frame.localCheckpoint()
+            names = [f.name for f in frame.schema if f.dataType.typeName() != "struct"]
+            name = data.draw(st.sampled_from(names), label="column")
+            value = next((r[0] for r in rows.select(name).take(5) if r[0] is not None), None)
+            conditions = [F.lit(True), F.col(name).isNull() if value is None else F.col(name) <= value]
+            asked = [F.count(F.lit(1)), F.count(name), F.min(name), F.max(name), F.max("id"), F.min("d")]
+            for condition in conditions:
+                found, wanted = frame.where(condition), rows.where(condition).agg(*asked).first()
+                each = [(i, found.agg(a)) for i, a in enumerate(asked)]
+                told = {i: repr(q.first()[0]) for i, q in each if is_told(q)}
+                assert told == {i: repr(wanted[i]) for i in told}
+
+
+def test_rows_that_are_not_those_of_a_plan_are_read(spark: Any, lake: icecore.Catalog, tmp_path: Path) -> None:
+    """With a limit, beside others, where two relations read a plan, from a cache, and of a catalog that was closed."""
+    from pyspark.sql import functions as F
+
+    whole = (F.count(F.lit(1)), F.max("id"))
+    table = lake.create_table("ns.parts", SCHEMA, partition_spec=["city"])
+    table.append([row(i) for i in range(10, 20)])
+    frame = table.scan().to_spark(spark)
+    assert is_told(frame.agg(*whole))
+    assert is_told(frame.selectExpr("city AS id", "id AS city").where("id = 'b'").agg(F.max("city")))
+    assert not is_told(frame.selectExpr("nullif(id, 19) AS id").agg(*whole))
+    assert not is_told(frame.selectExpr("id", "upper(city) AS city").where("city = 'b'").agg(*whole))
+    for rows in (table.scan(limit=3).to_spark(spark), frame.limit(3)):
+        assert not is_told(rows.agg(*whole))
+        assert rows.agg(*whole).first()[0] == 3
+    assert not is_told(frame.union(frame).agg(*whole))
+    assert frame.union(frame).agg(*whole).first() == (20, 19)
+    # A file of another writer that lacks the column of its partition.
+    other = tmp_path / "city=b" / "other.parquet"
+    other.parent.mkdir()
+    pq.write_table(pa.table({"id": [100]}), other)
+    table.add_files([str(other)])
+    both = table.scan().to_spark(spark).agg(*whole)
+    assert not is_told(both)
+    assert both.first() == (11, 100)
+    frame.cache()
+    assert not is_told(frame.agg(*whole))
+    frame.unpersist()
+    with icecore.open(tmp_path / "closed") as catalog:
+        catalog.create_namespace("ns")
+        closed = catalog.create_table("ns.t", SCHEMA)
+        closed.append([row(1)])
+        frame = closed.scan().to_spark(spark)
+    assert not is_told(frame.agg(*whole))
+    assert frame.agg(*whole).first() == (1, 1)
+
+
 def test_with_deleted_rows_all_count(spark: Any, lake: icecore.Catalog) -> None:
     deleted = "SELECT count(*), count(_deleted), max(id) FROM known.ns.v3"
     assert [tuple(r) for r in spark.sql(deleted).collect()] == [(40, 40, 39)]
     assert spark.sql("SELECT count(_pos), min(id) FROM known.ns.whole").first() == (40, 0)
+    frame = lake.load_table("ns.v3").scan(selected_fields=("id", "_deleted")).to_spark(spark)
+    assert frame.selectExpr("count(*)", "count(_deleted)", "max(id)").first() == (40, 40, 39)
 
 
 def test_the_snapshot_is_that_of_the_analysis(spark: Any, lake: icecore.Catalog) -> None:

@@ -95,15 +95,16 @@ class NativeGroup:
     by_id: bool
 
 
-def native_branch(context: ScanContext, group: NativeGroup) -> Branch:
-    """The rows of the group's files that are not deleted."""
-    return _NativeRead(context, group).branch()
+def native_branch(context: ScanContext, group: NativeGroup, *, is_all: bool) -> Branch:
+    """The rows of the group's files that are not deleted. `is_all` says whether there are no other files."""
+    return _NativeRead(context, group, is_all).branch()
 
 
 @define
 class _NativeRead:
     context: ScanContext
     group: NativeGroup
+    is_all: bool
     constants: dict[str, tuple[T.DataType, pa.Array]] = field(factory=dict)
     needs_position: bool = False
 
@@ -290,7 +291,7 @@ class _NativeRead:
             return None
         read = [c for c in self.group.columns if c.is_read and c.field.field_id not in self.group.lacking]
         terms = dict(_terms(self.context.schema, read, ()))
-        return FilePruning(terms, self.group.files.locations.to_pylist(), self.context.replanned)
+        return FilePruning(terms, self.group.files.locations.to_pylist(), self.context.replanned, self.is_all)
 
     def joined(self) -> DataFrame:
         """The same by public API alone."""

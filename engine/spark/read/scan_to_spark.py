@@ -54,7 +54,8 @@ def read_tasks(
     `_deleted` deleted rows come too, told by it. Types are those of `schema_to_spark`.
 
     `replanned` gives the locations of the files that a further filter, bound to the projection's schema, leaves: of
-    those alone a query reads that filters the DataFrame. Without it all files are read.
+    those alone a query reads that filters the DataFrame. It may know aggregates of the rows, too. Without it all files
+    are read.
 
     In classic sessions Spark reads through a relation of exactly these files (`PlannedFiles` in what `explain` shows),
     in which all settings that rows depend on are pinned. Elsewhere, in Spark Connect above all, public API alone is
@@ -71,7 +72,8 @@ def read_tasks(
     if context.planned_frames is None:
         prepare(session)
     found = routes(context, whole_files(tasks, storage))
-    branches = [native_branch(context, group) for group in found.native]
+    is_all = len(found.native) == 1 and not found.python
+    branches = [native_branch(context, group, is_all=is_all) for group in found.native]
     if found.python:
         branches.append(python_branch(context, found.python, context.read_columns(context.read_fields(frozenset()))))
     return _united([_finished(context, b) for b in branches])
@@ -100,7 +102,8 @@ def read_plan(
     files = None if context.planned_frames is None or filter == FALSE else planned.plain_columns()
     groups = plain_groups(context, files) if files else None
     if groups is not None:
-        return _united([_finished(context, native_branch(context, group)) for group in groups])
+        is_all = len(groups) == 1
+        return _united([_finished(context, native_branch(context, group, is_all=is_all)) for group in groups])
     return read_tasks(
         session,
         planned.tasks(),

@@ -1,6 +1,9 @@
 package icecore;
 
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -10,18 +13,23 @@ import java.util.function.Function;
 import scala.collection.immutable.Seq;
 
 /**
- * The choice of files by a query's filters, which Python makes: it plans again. Where it does not answer, or too late,
- * all files are read, since Spark applies the filters to rows anyway.
+ * The choice of files by a query's filters, which Python makes: it plans again, and may then know aggregates of the rows.
+ * Where it does not answer, or too late, all files are read, since Spark applies the filters to rows anyway.
  */
 public class FilePruning {
   private static final int SECONDS = 20;
   private static final ExecutorService THREADS = Executors.newCachedThreadPool(new Daemons());
 
   private final Function asked;
-  private String lastText;
-  private String lastAnswer;
+  private final Last files = new Last();
+  private final Last aggregates = new Last();
 
-  /** `asked` takes a filter as `FilterText` has it and gives a 1 or a 0 for each file, or an empty text for all. */
+  /**
+   * `asked` takes a filter as `FilterText` has it and gives a 1 or a 0 for each file, or an empty text for all.
+   *
+   * Below the filter may stand a line of aggregates, as min:6964 of a column whose name is given in hexadecimal, or count:
+   * of rows. Then it gives their answers, + and the text in hexadecimal or - for null, or an empty text.
+   */
   public FilePruning(Function asked) {
     this.asked = asked;
   }
@@ -30,7 +38,7 @@ public class FilePruning {
   public int[] pruned(int[] chosen, int count, Seq filters) {
     String answer;
     try {
-      answer = answer(FilterText.of(filters));
+      answer = answer(files, FilterText.of(filters));
     } catch (Exception e) {
       return chosen;
     } catch (StackOverflowError e) {
@@ -43,15 +51,54 @@ public class FilePruning {
     return Arrays.copyOf(out, kept);
   }
 
-  private synchronized String answer(String text) throws Exception {
-    if (!text.equals(lastText)) {
-      // A planner that does not answer is waited for once, not in each query.
-      lastText = text;
-      lastAnswer = null;
-      // In a thread of its own: the one of Python that waits for this query may hold what planning needs.
-      lastAnswer = (String) THREADS.submit(new Question(asked, text)).get(SECONDS, TimeUnit.SECONDS);
+  /** The answers to aggregates, as `KnownAggregates.Source` has it. */
+  public List answers(String filter, List questions) {
+    StringBuilder text = new StringBuilder(filter).append('\n');
+    for (int i = 0; i < questions.size(); i++) {
+      List question = (List) questions.get(i);
+      if (i > 0) text.append(' ');
+      text.append(question.get(0)).append(':');
+      if (question.get(1) != null) text.append(FilterText.hex((String) question.get(1)));
     }
-    return lastAnswer;
+    try {
+      String answer = answer(aggregates, text.toString());
+      String[] told = answer == null ? new String[0] : answer.split(" ");
+      if (told.length != questions.size()) return null;
+      ArrayList out = new ArrayList();
+      for (int i = 0; i < told.length; i++) {
+        if (told[i].charAt(0) == '+') out.add(text(told[i]));
+        else if (told[i].equals("-")) out.add(null);
+        else return null;
+      }
+      return out;
+    } catch (Exception e) {
+      return null;
+    }
+  }
+
+  private static String text(String told) {
+    byte[] bytes = new byte[told.length() / 2];
+    for (int i = 0; i < bytes.length; i++) {
+      bytes[i] = (byte) Integer.parseInt(told.substring(2 * i + 1, 2 * i + 3), 16);
+    }
+    return new String(bytes, StandardCharsets.UTF_8);
+  }
+
+  private synchronized String answer(Last last, String text) throws Exception {
+    if (!text.equals(last.text)) {
+      // A planner that does not answer is waited for once, not in each query.
+      last.text = text;
+      last.answer = null;
+      // In a thread of its own: the one of Python that waits for this query may hold what planning needs.
+      last.answer = (String) THREADS.submit(new Question(asked, text)).get(SECONDS, TimeUnit.SECONDS);
+    }
+    return last.answer;
+  }
+
+  /** The question that was asked last, with its answer. */
+  private static class Last {
+    private String text;
+    private String answer;
   }
 
   /** One call of Python. */

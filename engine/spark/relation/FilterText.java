@@ -169,7 +169,8 @@ public class FilterText {
     return (Expression) e.children().apply(i);
   }
 
-  private static String hex(String text) {
+  /** A text in hexadecimal. */
+  public static String hex(String text) {
     return hex(text.getBytes(StandardCharsets.UTF_8));
   }
 

@@ -168,6 +168,11 @@ public class PlannedFiles implements FileIndex {
     return seq(out);
   }
 
+  /** The answers to aggregates of all rows that a filter keeps, as `KnownAggregates.Source` has it. */
+  public List answers(String filter, List questions) {
+    return pruning == null ? null : pruning.answers(filter, questions);
+  }
+
   private int[] matching(Seq filters) {
     int[] chosen = new int[paths.length];
     int count = 0;

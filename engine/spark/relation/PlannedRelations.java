@@ -40,7 +40,7 @@ public class PlannedRelations {
 
   /**
    * The columns `fields` of the files as a DataFrame, with their constants; both types are given as JSON. `asked` chooses
-   * files by filters, as `FilePruning` has it; it may be null. `isLocal` is of `PlannedParquet`.
+   * files by filters and knows aggregates, as `FilePruning` has it; it may be null. `isLocal` is of `PlannedParquet`.
    */
   public Object frame(
       SparkSession session,

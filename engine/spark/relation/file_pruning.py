@@ -3,38 +3,75 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from typing import Protocol
 
 from attrs import frozen
 
 from icecore.engine.expression.nodes import TRUE, Expression
-from icecore.engine.spark.relation.catalyst_filter import Columns, filter_of
+from icecore.engine.spark.relation.catalyst_filter import Columns, exact_filter_of, filter_of
+from icecore.engine.spec.types import NestedField
 
-Replanned = Callable[[Expression], Collection[str]]
 _log = logging.getLogger(__name__)
+
+
+class Replanned(Protocol):
+    """A scan that is planned again with a further filter, bound to its schema."""
+
+    def locations(self, further: Expression) -> Collection[str]:
+        """The locations of the files that may hold rows of the filter."""
+        ...
+
+    def known(
+        self, further: Expression, asked: Sequence[tuple[str, NestedField | None]]
+    ) -> Sequence[str | None] | None:
+        """The answers to aggregates, functions of a column or of rows, as text; None where rows have to be read."""
+        ...
 
 
 @frozen
 class FilePruning:
     """The files of a relation, in its order, and a planner that says which locations a further filter leaves.
 
-    `columns` are those that the planner knows, under the names that Spark reads them by.
+    `columns` are those that the planner knows, under the names that Spark reads them by. `is_all` says whether these
+    are all files of the plan, so that what the planner knows of its rows is known of the relation's.
     """
 
     columns: Columns
     locations: Sequence[str]
     replanned: Replanned
+    is_all: bool = False
 
     def apply(self, text: str) -> str:
-        """A 1 for each file that may hold rows of a filter, else a 0; nothing where all files may."""
+        """The answer to a question, as `FilePruning.java` has them; nothing where files have to be read."""
+        filter_text, _, aggregates = text.partition("\n")
         try:
-            found = filter_of(text, self.columns)
-            if found == TRUE:
-                return ""
-            left = set(self.replanned(found))
+            return self._known(filter_text, aggregates) if aggregates else self._chosen(filter_text)
         except Exception as e:  # whatever it is: all files are right as well
             _log.info("all files are read, since a filter could not be planned with: %s", e)
             return ""
+
+    def _chosen(self, text: str) -> str:
+        """A 1 for each file that may hold rows of a filter, else a 0; nothing where all files may."""
+        found = filter_of(text, self.columns)
+        if found == TRUE:
+            return ""
+        left = set(self.replanned.locations(found))
         kept = "".join("1" if location in left else "0" for location in self.locations)
         _log.debug("a filter leaves %d of %d files: %s", kept.count("1"), len(kept), found)
         return kept
+
+    def _known(self, text: str, aggregates: str) -> str:
+        found = exact_filter_of(text, self.columns) if self.is_all else None
+        if found is None:
+            return ""
+        told = self.replanned.known(found, [self._asked(a) for a in aggregates.split(" ")])
+        if told is None:
+            return ""
+        _log.debug("metadata tells %s of the rows of: %s", told, found)
+        return " ".join("-" if v is None else f"+{v.encode().hex()}" for v in told)
+
+    def _asked(self, aggregate: str) -> tuple[str, NestedField | None]:
+        """A function and its column. Raises KeyError for one that the planner doesn't know."""
+        function, _, name = aggregate.partition(":")
+        return function, self.columns[(bytes.fromhex(name).decode(),)].field if name else None

@@ -20,7 +20,7 @@ from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.relation.file_pruning import FilePruning
-from icecore.engine.spark.relation.java_classes import planned_relations
+from icecore.engine.spark.relation.java_classes import keep_rule, planned_relations
 from icecore.engine.spark.relation.java_function import JavaFunction
 from icecore.engine.spark.relation.plan_bytes import plan_bytes
 
@@ -104,6 +104,8 @@ class PlannedFrames:
             is_local,
             None if pruning is None else JavaFunction(pruning.apply),
         )
+        if pruning is not None and pruning.is_all:
+            keep_rule(self.session, self.java)
         _log.debug("%d planned files are read by an index of their own", len(paths))
         return DataFrame(made, self.session)
 

@@ -65,14 +65,17 @@ public class LakeCatalog implements StagingTableCatalog, ProcedureCatalog, Suppo
   }
 
   private static void keepRule(SparkSession session) {
-    Seq rules = session.experimental().extraOptimizations();
-    ArrayList all = new ArrayList();
-    for (int i = 0; i < rules.length(); i++) {
-      if (rules.apply(i) instanceof LakeRule) return;
-      all.add(rules.apply(i));
+    // As long as others keep rules of theirs.
+    synchronized (session.experimental()) {
+      Seq rules = session.experimental().extraOptimizations();
+      ArrayList all = new ArrayList();
+      for (int i = 0; i < rules.length(); i++) {
+        if (rules.apply(i) instanceof LakeRule) return;
+        all.add(rules.apply(i));
+      }
+      all.add(new LakeRule(session));
+      session.experimental().extraOptimizations_$eq(org.apache.spark.api.python.PythonUtils.toSeq(all));
     }
-    all.add(new LakeRule(session));
-    session.experimental().extraOptimizations_$eq(org.apache.spark.api.python.PythonUtils.toSeq(all));
   }
 
   /** A table of it, with the function that gives its rows: what Python answers to "table". */

@@ -97,7 +97,7 @@ public class LakeRule extends Rule {
   }
 
   /** A scan of ours and what filters and projects it, replaced. */
-  private static class Swap extends AbstractPartialFunction {
+  private static class Swap extends AbstractPartialFunction implements KnownAggregates.Source {
     private final SparkSession session;
 
     Swap(SparkSession session) {
@@ -111,7 +111,7 @@ public class LakeRule extends Rule {
     public Object applyOrElse(Object node, Function1 otherwise) {
       LogicalPlan plan = (LogicalPlan) node;
       if (plan instanceof Aggregate) {
-        LogicalPlan answered = LakeAggregates.answered((Aggregate) plan);
+        LogicalPlan answered = KnownAggregates.answered((Aggregate) plan, this);
         return answered == null ? otherwise.apply(node) : answered;
       }
       if (scan(plan) == null) return otherwise.apply(node);
@@ -119,6 +119,11 @@ public class LakeRule extends Rule {
       LogicalPlan whole = new Subquery(replaced(plan, new ArrayList()), true);
       LogicalPlan optimised = (LogicalPlan) session.sessionState().optimizer().execute(whole);
       return ((Subquery) optimised).child();
+    }
+
+    public List answers(LogicalPlan leaf, String filter, List questions) {
+      DataSourceV2ScanRelation scanned = scan(leaf);
+      return scanned == null ? null : ((LakeTable.LakeScan) scanned.scan()).aggregates(filter, questions);
     }
 
     private static DataSourceV2ScanRelation scan(LogicalPlan plan) {

@@ -14,6 +14,7 @@ from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import IcecoreError, ValidationError, name_text
+from icecore.engine.scan import planned_by_spark
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.read.write_defaults import with_write_defaults
@@ -22,7 +23,6 @@ from icecore.engine.spark.spark_types import schema_to_spark
 from icecore.engine.spark_source.batch_reader import rows_and_schema
 from icecore.engine.spark_source.metadata_rows_of_table import metadata_rows, metadata_table
 from icecore.engine.spark_source.shown_arrow import shown_frame
-from icecore.engine.spark_source.sql_catalog.known_aggregates import known_aggregates
 from icecore.engine.spark_source.sql_catalog.named_scan import AsOf, NamedScans, check_no_options
 from icecore.engine.spark_source.sql_catalog.table_changes import change_table, exact_filter, filter_within
 from icecore.engine.spec.metadata import TableMetadata
@@ -99,8 +99,11 @@ class TableAnswers(Answers):
         self, filter_text: str, asked: Sequence[tuple[str, str | None]], given: Mapping[str, str]
     ) -> Sequence[str | None] | None:
         scan = self.scans.scan(("*",), given, self.session)
-        condition = exact_filter(filter_text, scan.schema)
-        return None if condition is None else known_aggregates(scan, condition, asked)
+        condition, known = exact_filter(filter_text, scan.schema), planned_by_spark.replanned(scan)
+        if condition is None or known is None:
+            return None
+        columns = {f.name: f for f in scan.schema.fields}
+        return known.known(condition, [(function, None if n is None else columns[n]) for function, n in asked])
 
 
 @frozen(eq=False)

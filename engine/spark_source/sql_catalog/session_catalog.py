@@ -14,17 +14,14 @@ from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import NoSuchNamespaceError, ValidationError, name_text
 from icecore.engine.spark.pyspark_api import SparkSession
-from icecore.engine.spark.relation.java_classes import FILTER_TEXT, made_object
+from icecore.engine.spark.relation.java_classes import ASKING, made_object
 from icecore.engine.spark.relation.java_function import JavaFunction
 from icecore.engine.spark_source.registration import register_once
 from icecore.engine.spark_source.sql_catalog.named_rows import Answers, other_rows, table_rows
 from icecore.engine.spark_source.sql_catalog.named_scan import AsOf
 
-_NAMES = (
-    *("LakeCalls", "LakeAssignments", "LakeChanges", "LakeStreams", "LakeTable", "LakeAggregates", "LakeRule"),
-    "LakeCatalog",
-)
-_SOURCES = (FILTER_TEXT, *(Path(__file__).with_name(f"{name}.java") for name in _NAMES))
+_NAMES = (*("LakeCalls", "LakeAssignments", "LakeChanges", "LakeStreams", "LakeTable", "LakeRule", "LakeCatalog"),)
+_SOURCES = (*ASKING, *(Path(__file__).with_name(f"{name}.java") for name in _NAMES))
 _OF_SPARK = "spark_catalog"
 
 

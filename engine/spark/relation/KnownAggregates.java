@@ -2,7 +2,9 @@ package icecore;
 
 import java.math.BigDecimal;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -16,7 +18,6 @@ import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
-import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
@@ -27,27 +28,48 @@ import scala.collection.immutable.Seq;
 import scala.runtime.AbstractPartialFunction;
 
 /** Counts, minima and maxima of a table's rows that metadata tells exactly, as constants: no row is read for them. */
-public class LakeAggregates {
+public class KnownAggregates {
+  /** Rows in a plan that someone knows answers of. */
+  public interface Source {
+    /**
+     * The answers as text to aggregates of all rows of a leaf that a filter keeps; null where rows have to be read, and of
+     * other leaves. A question is a list of a function and the name of a column, null for rows.
+     */
+    List answers(LogicalPlan leaf, String filter, List questions);
+  }
+
   /** One row with the answers, in place of an aggregate without groups; null where rows have to be read for it. */
-  public static LogicalPlan answered(Aggregate plan) {
+  public static LogicalPlan answered(Aggregate plan, Source source) {
     if (plan.groupingExpressions().length() > 0) return null;
+    ArrayList wanted = new ArrayList();
+    for (int i = 0; i < plan.aggregateExpressions().length(); i++) {
+      if (!collect((Expression) plan.aggregateExpressions().apply(i), wanted)) return null;
+    }
+    if (wanted.isEmpty()) return null;
+    ArrayList inputs = new ArrayList();
+    for (int i = 0; i < wanted.size(); i++) inputs.add(input((AggregateExpression) wanted.get(i)));
     ArrayList filters = new ArrayList();
     LogicalPlan at = plan.child();
     while (at instanceof Filter || at instanceof Project) {
-      if (at instanceof Filter) filters.add(((Filter) at).condition());
-      else if (!isPlain(((Project) at).projectList())) return null;
+      if (at instanceof Filter) {
+        filters.add(((Filter) at).condition());
+      } else {
+        Definitions below = new Definitions(((Project) at).projectList());
+        below.putInto(inputs);
+        below.putInto(filters);
+      }
       at = (LogicalPlan) at.children().head();
     }
-    if (!(at instanceof DataSourceV2ScanRelation)) return null;
-    DataSourceV2ScanRelation scanned = (DataSourceV2ScanRelation) at;
-    if (!(scanned.scan() instanceof LakeTable.LakeScan)) return null;
-    ArrayList wanted = new ArrayList();
-    ArrayList questions = new ArrayList();
-    for (int i = 0; i < plan.aggregateExpressions().length(); i++) {
-      if (!collect((Expression) plan.aggregateExpressions().apply(i), scanned.output(), wanted, questions)) return null;
+    for (int i = 0; i < filters.size(); i++) {
+      if (!((Expression) filters.get(i)).references().subsetOf(at.outputSet())) return null;
     }
-    if (questions.isEmpty()) return null;
-    List told = ((LakeTable.LakeScan) scanned.scan()).aggregates(text(filters), questions);
+    ArrayList questions = new ArrayList();
+    for (int i = 0; i < wanted.size(); i++) {
+      List question = question((AggregateExpression) wanted.get(i), (Expression) inputs.get(i), at.output());
+      if (question == null) return null;
+      questions.add(question);
+    }
+    List told = source.answers(at, text(filters), questions);
     if (told == null) return null;
     ArrayList values = new ArrayList();
     for (int i = 0; i < wanted.size(); i++) {
@@ -60,52 +82,50 @@ public class LakeAggregates {
     return new Project(seq(row), new OneRowRelation());
   }
 
-  private static boolean isPlain(Seq columns) {
-    for (int i = 0; i < columns.length(); i++) if (!(columns.apply(i) instanceof AttributeReference)) return false;
-    return true;
-  }
-
-  /** Notes the aggregates inside of an expression, with the function and the column of each; false for others. */
-  private static boolean collect(Expression e, Seq output, ArrayList wanted, ArrayList questions) {
+  /** Notes the aggregates inside of an expression; false where it has others than are told, or columns beside them. */
+  private static boolean collect(Expression e, ArrayList wanted) {
     if (e instanceof Attribute) return false;
     if (!(e instanceof AggregateExpression)) {
       for (int i = 0; i < e.children().length(); i++) {
-        if (!collect((Expression) e.children().apply(i), output, wanted, questions)) return false;
+        if (!collect((Expression) e.children().apply(i), wanted)) return false;
       }
       return true;
     }
     AggregateExpression asked = (AggregateExpression) e;
-    Expression function = (Expression) asked.aggregateFunction();
-    if (asked.isDistinct() || asked.filter().isDefined() || function.children().length() != 1) return false;
-    Expression of = (Expression) function.children().head();
-    String word = null;
-    if (function instanceof Count) word = "count";
-    if (function instanceof Min) word = "min";
-    if (function instanceof Max) word = "max";
-    if (word == null) return false;
-    String column = null;
-    if (of instanceof AttributeReference) {
-      column = name((AttributeReference) of, output);
-      if (column == null) return false;
-      if (!word.equals("count") && !isTold(of.dataType())) return false;
-    } else if (!word.equals("count") || !(of instanceof Literal) || ((Literal) of).value() == null) {
-      return false;
-    }
+    if (asked.isDistinct() || asked.filter().isDefined() || word(asked) == null) return false;
+    if (((Expression) asked.aggregateFunction()).children().length() != 1) return false;
     wanted.add(asked);
-    ArrayList question = new ArrayList();
-    question.add(word);
-    question.add(column);
-    questions.add(question);
     return true;
   }
 
-  /** The name of a column as the table has it, however the query writes it. */
-  private static String name(AttributeReference column, Seq output) {
-    for (int i = 0; i < output.length(); i++) {
-      Attribute known = (Attribute) output.apply(i);
-      if (known.exprId().equals(column.exprId())) return known.name();
+  private static String word(AggregateExpression asked) {
+    Object function = asked.aggregateFunction();
+    if (function instanceof Count) return "count";
+    if (function instanceof Min) return "min";
+    return function instanceof Max ? "max" : null;
+  }
+
+  private static Expression input(AggregateExpression asked) {
+    return (Expression) ((Expression) asked.aggregateFunction()).children().head();
+  }
+
+  /** The function and the name of the column as the leaf has it, however the query writes it; null for what is none. */
+  private static List question(AggregateExpression asked, Expression input, Seq output) {
+    String word = word(asked);
+    String column = null;
+    if (input instanceof AttributeReference) {
+      for (int i = 0; i < output.length(); i++) {
+        Attribute known = (Attribute) output.apply(i);
+        if (known.exprId().equals(((AttributeReference) input).exprId())) column = known.name();
+      }
+      if (column == null || !(word.equals("count") || isTold(input.dataType()))) return null;
+    } else if (!word.equals("count") || !(input instanceof Literal) || ((Literal) input).value() == null) {
+      return null;
     }
-    return null;
+    ArrayList out = new ArrayList();
+    out.add(word);
+    out.add(column);
+    return out;
   }
 
   /** Whether values of a type come as text and are ordered as Spark orders them; floats have NaN and two zeros. */
@@ -142,6 +162,33 @@ public class LakeAggregates {
 
   private static Seq seq(List list) {
     return org.apache.spark.api.python.PythonUtils.toSeq(list);
+  }
+
+  /** The columns of a projection by what they are of the columns below it. */
+  private static class Definitions extends AbstractPartialFunction {
+    private final HashMap known = new HashMap();
+
+    Definitions(Seq columns) {
+      for (int i = 0; i < columns.length(); i++) {
+        if (!(columns.apply(i) instanceof Alias)) continue;
+        known.put(((Alias) columns.apply(i)).exprId(), ((Alias) columns.apply(i)).child());
+      }
+    }
+
+    void putInto(List expressions) {
+      for (int i = 0; i < expressions.size(); i++) {
+        // Downwards it would go on inside of what it put in.
+        expressions.set(i, ((Expression) expressions.get(i)).transformUp(this));
+      }
+    }
+
+    public boolean isDefinedAt(Object node) {
+      return node instanceof AttributeReference && known.containsKey(((AttributeReference) node).exprId());
+    }
+
+    public Object applyOrElse(Object node, Function1 otherwise) {
+      return isDefinedAt(node) ? known.get(((AttributeReference) node).exprId()) : otherwise.apply(node);
+    }
   }
 
   /** Aggregates by their answers. */
