@@ -22,8 +22,12 @@ _AT = pa.timestamp("ms", "UTC")
 
 
 def log(of: AuditedRows) -> pa.Table:
-    """The rows of `log`."""
-    return of.catalog.log()
+    """The rows of `log`, of some tables alone where an audit is about these.
+
+    What a query says of its column `name` is of whole names, and limits nothing.
+    """
+    limits = of.needed.limits or ()
+    return _logged(of) if limits and all("namespace" in limit for limit in limits) else of.catalog.log()
 
 
 def events(of: AuditedRows) -> pa.Table:

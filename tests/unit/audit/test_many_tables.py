@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,10 +18,12 @@ import icecore
 from icecore.engine.common.location import local_path
 from icecore.engine.deletion.file_look import FileLook, FileLooks
 from icecore.engine.errors import UnreadableTableWarning
+from icecore.engine.events.event import Event
 from icecore.projections.audit.checks import manifest_contents
 from icecore.projections.audit.rules.rule import Scope
 from icecore.projections.audit.rules.rule_files import own_rules
 from icecore.projections.audit.together import file_history_rows, files_of_many
+from icecore.projections.inspect import log_table
 
 VALUES = pa.table(
     {
@@ -122,3 +125,21 @@ def test_findings_of_many_tables_are_those_of_some(lake: Path) -> None:
     assert {f.table for f in found.findings} >= {"ns.unreadable", "ns.unnumbered", "ns.missing_files"}
     alone = {f for group in groups for f in group.findings}
     assert sorted(alone, key=str) == sorted(found.findings, key=str)
+
+
+def test_an_audit_of_one_table_reads_no_event_of_another(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = [r.id for r in own_rules().values() if r.scope is Scope.TABLE]
+    with icecore.open(lake, read_only=True) as catalog:
+        uuids = catalog.sql("SELECT DISTINCT name, table_uuid FROM tables").to_pylist()
+        [stream] = [f"table:{r['table_uuid']}" for r in uuids if r["name"] == "values"]
+        told = set[str]()
+        real = log_table._rows
+
+        def rows(events: Iterable[Event], names: Any) -> Iterator[dict[str, Any]]:
+            listed = list(events)
+            told.update(e.stream for e in listed)
+            return real(listed, names)
+
+        monkeypatch.setattr(log_table, "_rows", rows)
+        catalog.audit(tables=["ns.values"], rules=rules)
+    assert told == {stream}
