@@ -110,6 +110,8 @@ FILTERS = [
     ("raw = X'0301'", None, 1),
     ("n > 3000000000", None, 1),
     ("n = 12", None, 1),
+    ("element_at(array(id, 100 - n), 2) = 79", "TRUE", 7),
+    ("element_at(array(id, n - 1), -1) = 20", "TRUE", 7),
     ("id * 2 = 24", "TRUE", 7),
     ("id = 12 OR id * 2 = 24", "TRUE", 7),
 ]  # fmt: skip

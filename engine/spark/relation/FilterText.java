@@ -133,13 +133,19 @@ public class FilterText {
       for (int i = 0; i < HIDDEN.length; i++) if (a.metadata().contains(HIDDEN[i])) return null;
       return "\"" + hex(a.name()) + "\"";
     }
-    // A column of which Spark is to take all: see `native_scan.py`.
-    if (e instanceof ElementAt && child(e, 0) instanceof CreateArray) return names(child(child(e, 0), 0));
+    if (isWhole(e)) return names(child(child(e, 0), 0));
     if (!(e instanceof GetStructField)) return null;
     String outer = names(child(e, 0));
     DataType struct = child(e, 0).dataType();
     if (outer == null) return null;
     return outer + ",\"" + hex(((StructType) struct).fields()[((GetStructField) e).ordinal()].name()) + "\"";
+  }
+
+  /** Whether it is a column of which Spark is to take all (see `native_scan.py`), not one of several in an array. */
+  private static boolean isWhole(Expression e) {
+    if (!(e instanceof ElementAt) || !(child(e, 0) instanceof CreateArray)) return false;
+    if (child(e, 0).children().length() != 1 || !(child(e, 1) instanceof Literal)) return false;
+    return Integer.valueOf(1).equals(((Literal) child(e, 1)).value());
   }
 
   /** A value with its type; null for nulls, and for types whose values go by other rules than their bytes. */
