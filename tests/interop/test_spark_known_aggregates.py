@@ -252,6 +252,17 @@ def test_rows_that_are_not_those_of_a_plan_are_read(spark: Any, lake: icecore.Ca
     assert frame.agg(*whole).first() == (1, 1)
 
 
+def test_columns_that_are_computed_of_others_twice_take_no_longer(spark: Any, lake: icecore.Catalog) -> None:
+    """Written out they would double at each step: 2 to the power of 26 columns, of rows of any kind."""
+    from pyspark.sql import functions as F
+
+    frame = lake.load_table("ns.whole").scan().to_spark(spark)
+    for rows in (frame.select("id"), spark.table("known.ns.whole").select("id"), spark.range(40)):
+        for _ in range(26):
+            rows = rows.select((F.col("id") + F.col("id")).alias("id"))
+        assert rows.agg(F.max("id")).first()[0] == 39 << 26
+
+
 def test_with_deleted_rows_all_count(spark: Any, lake: icecore.Catalog) -> None:
     deleted = "SELECT count(*), count(_deleted), max(id) FROM known.ns.v3"
     assert [tuple(r) for r in spark.sql(deleted).collect()] == [(40, 40, 39)]

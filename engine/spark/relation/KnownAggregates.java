@@ -55,8 +55,7 @@ public class KnownAggregates {
         filters.add(((Filter) at).condition());
       } else {
         Definitions below = new Definitions(((Project) at).projectList());
-        below.putInto(inputs);
-        below.putInto(filters);
+        if (!below.putInto(inputs) || !below.putInto(filters)) return null;
       }
       at = (LogicalPlan) at.children().head();
     }
@@ -167,6 +166,7 @@ public class KnownAggregates {
   /** The columns of a projection by what they are of the columns below it. */
   private static class Definitions extends AbstractPartialFunction {
     private final HashMap known = new HashMap();
+    private boolean mayDouble = false;
 
     Definitions(Seq columns) {
       for (int i = 0; i < columns.length(); i++) {
@@ -175,11 +175,13 @@ public class KnownAggregates {
       }
     }
 
-    void putInto(List expressions) {
+    /** Whether all could be put in: what is of two columns may double at each of many projections. */
+    boolean putInto(List expressions) {
       for (int i = 0; i < expressions.size(); i++) {
         // Downwards it would go on inside of what it put in.
         expressions.set(i, ((Expression) expressions.get(i)).transformUp(this));
       }
+      return !mayDouble;
     }
 
     public boolean isDefinedAt(Object node) {
@@ -187,7 +189,17 @@ public class KnownAggregates {
     }
 
     public Object applyOrElse(Object node, Function1 otherwise) {
-      return isDefinedAt(node) ? known.get(((AttributeReference) node).exprId()) : otherwise.apply(node);
+      if (!isDefinedAt(node)) return otherwise.apply(node);
+      Expression defined = (Expression) known.get(((AttributeReference) node).exprId());
+      if (!isOfOneColumn(defined)) mayDouble = true;
+      return mayDouble ? node : defined;
+    }
+
+    private static boolean isOfOneColumn(Expression e) {
+      Seq leaves = e.collectLeaves();
+      int columns = 0;
+      for (int i = 0; i < leaves.length(); i++) if (!(leaves.apply(i) instanceof Literal)) columns++;
+      return columns <= 1;
     }
   }
 
