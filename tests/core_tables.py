@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Iterable
@@ -97,6 +98,11 @@ def put(path: Path, days: float = 10) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"PAR1")
     return age(path, days)
+
+
+def lose(folder: Path) -> None:
+    """Moves a folder aside."""
+    shutil.move(folder, folder.with_name("lost"))
 
 
 def metadata_files(table: icecore.Table) -> dict[str, bytes]:
