@@ -41,7 +41,7 @@ def abandon(connection: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
-class Left:
+class LeftToParent:
     """Connections of one thread, which a forked process leaves to its parent.
 
     The other threads end there before anything of ours runs, and with them what only they had: it must not be closed.
@@ -72,10 +72,10 @@ class PerThread(Generic[T]):
 
     def get(self) -> T:
         """This thread's connection. Raises what making one does."""
-        left: Left | None = getattr(self._local, "left", None)
+        left: LeftToParent | None = getattr(self._local, "left", None)
         if left is None or not left.is_own:
             connection = self._make()
-            self._local.left, self._local.connection = Left(connection), connection
+            self._local.left, self._local.connection = LeftToParent(connection), connection
         found: T = self._local.connection
         return found
 

@@ -98,7 +98,7 @@ class SqliteFile:
             self._check_is_same()
             found, takes_locks, seen = self._opened()
             self._local.held = self._held(found, takes_locks)
-            self._local.left = fork_safety.Left(found, self._local.held)
+            self._local.left = fork_safety.LeftToParent(found, self._local.held)
             self._local.look_at = 0.0
             self._local.connection, self._local.seen = found, seen
         return found
