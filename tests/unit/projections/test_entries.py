@@ -227,7 +227,7 @@ def test_manifests_that_were_written_alike_are_decoded_at_once_and_stay_apart(mo
     found = list(decode_manifests(several))
     assert found == wanted
     assert [t.num_rows for t in found] == [4, 0, 5, 1, 1]
-    assert calls == [3, 1, 1]
+    assert sorted(calls) == [1, 1, 3]  # threads take them in any order
     monkeypatch.setattr(decode_entries, "BYTES_AT_ONCE", 1)
     assert list(decode_manifests(several)) == wanted
     assert list(decode_manifests([])) == []
