@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from attrs import define, field
@@ -17,10 +19,22 @@ V = TypeVar("V")
 
 PART_OF_MEMORY = 32
 
+# The most bytes that a container's processes may take, by version 2 and 1 of control groups: a number, or `max`.
+CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
 
 def within_memory(most: int) -> int:
-    """So many bytes, or a small part of the machine's memory where that is less."""
-    return min(most, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // PART_OF_MEMORY)
+    """So many bytes, or a small part of the memory of the machine or container where that is less."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = min([machine, *map(_limit, CONTAINER_LIMITS)])
+    return min(most, int(memory) // PART_OF_MEMORY)
+
+
+def _limit(file: Path) -> float:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return math.inf
 
 
 @define
