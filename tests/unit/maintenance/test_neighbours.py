@@ -147,6 +147,7 @@ def test_the_cost_does_not_grow_with_the_tables_that_keep_to_their_locations(
     catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many statements with many tables as with few, and no manifest of another table is read."""
+    monkeypatch.setattr(delete_files, "TURN_S", 60.0)
     tables = [given_up(catalog, name)[0] for name in ("a", "b")]
     expire(given_up(catalog, "first")[0])
     found = looked_through(monkeypatch)
