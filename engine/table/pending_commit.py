@@ -5,24 +5,23 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Container, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from attrs import evolve
 
-from icecore.engine.commit.decide import ChangeMetadata, Command, ProduceSnapshot, accepted_updates
+from icecore.engine.commit.decide import ChangeMetadata, Command, ProduceSnapshot
 from icecore.engine.commit.dry_run import DryRun, paths_of
+from icecore.engine.commit.pending_changes import changed, with_moved_refs
 from icecore.engine.commit.ref_updates import made_from_main
 from icecore.engine.common.ids import new_snapshot_id
 from icecore.engine.data.arrow.to_arrow import to_arrow
 from icecore.engine.data.spark_schema import is_spark
 from icecore.engine.data.write.write_rows import write_data_files
-from icecore.engine.errors import REFUSED, IcecoreError, MissingFileError, ValidationError
+from icecore.engine.errors import REFUSED, IcecoreError, MissingFileError, NoSuchSnapshotError, ValidationError
 from icecore.engine.events.event import Provenance
 from icecore.engine.evolution.manage_snapshots import CherryPick
 from icecore.engine.expression.sql.parse import FilterLike
 from icecore.engine.metadata.fold import TableState
-from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.metadata.requirements import requirements_for
 from icecore.engine.metadata.write_audit_publish import branch_for
 from icecore.engine.operations.action import Action, PlanContext, SnapshotTarget
@@ -80,11 +79,13 @@ class PendingCommit:
         # What the next attempt at planning may take of the files that planning wrote.
         self.reusable = ReusableFiles()
         self._stream = state.stream
-        # What the caller's table showed, which may be older than the latest state.
+        # What the caller's table showed, which may be older than the latest state; its refs move with the changes.
         self._seen = state.metadata
         self._provenance = provenance
         self._check_open = check_open
         self._commands: list[Prepared] = []
+        # Those of the commands that change metadata.
+        self._changes: list[ChangeMetadata] = []
         self._snapshot_ids: set[int] = set()
         self._reshaping: list[TableUpdate] = []
         self._requirements: list[TableRequirement] = []
@@ -92,8 +93,6 @@ class PendingCommit:
         # Files that planning wrote, in all its attempts.
         self._planned: set[str] = set()
         self._written_at_once: set[str] = set()
-        # Branches that were not there, to be made from main by this transaction.
-        self._audited: set[str] = set()
         self._absent: list[AbsentFiles] = []
 
     @property
@@ -130,7 +129,6 @@ class PendingCommit:
         if not isinstance(wanted, str) or not wanted:
             raise ValidationError(f"a branch is named by text that is not empty, found {wanted!r}")
         if wanted not in self.metadata.refs and wanted != MAIN_BRANCH:
-            self._audited.add(wanted)
             self.add(ChangeMetadata(lambda m: made_from_main(m, wanted)))
         if self.answered is None and self.metadata.head_for_commit(wanted) is not None:
             self.check_branch(wanted)
@@ -207,16 +205,18 @@ class PendingCommit:
         self._check_open()
         if self.answered is None:
             # Else it is made already, and need not fit upon itself.
-            updates = accepted_updates(self.metadata, command.updates_for(self.metadata))
-            builder = MetadataBuilder(self.metadata)
-            builder.apply(updates, self.metadata.last_updated_ms)
-            self.metadata = builder.build()
+            refs = self.metadata.refs
+            updates, self.metadata = changed(self.metadata, command)
+            if self.metadata.refs != refs:
+                with contextlib.suppress(ValidationError, NoSuchSnapshotError):
+                    self._seen = with_moved_refs(self._seen, [command])
             self._reshaping += [u for u in updates if isinstance(u, RESHAPING)]
+        self._changes.append(command)
         self._commands.append(lambda _: command)
 
     def add_action(self, action: Action) -> None:
         """Adds an operation that writes no files when it is planned; it is planned on the table's own metadata."""
-        self._commands.append(lambda state: action.plan(self._context(state, state.metadata)))
+        self._commands.append(self._plan_of(action))
 
     def check_new(self, file_paths: Sequence[str], branch: str, check_duplicate_files: bool) -> None:
         """Raises ValidationError where a file is given twice or is in the branch already; the commit does so too."""
@@ -240,14 +240,10 @@ class PendingCommit:
         """
         from_caller = {f.file_path for f in given}
         self._rely_on_shape()
-        reshaped = self.metadata if self._reshaping else None
+        plan = self._plan_of(action, self.metadata if self._reshaping else None)
 
         def prepare(state: TableState) -> Command | None:
-            metadata = state.metadata
-            if MAIN_BRANCH in metadata.refs and (missing := self._audited - metadata.refs.keys()):
-                refs = {**metadata.refs, **dict.fromkeys(missing, metadata.refs[MAIN_BRANCH])}
-                state = evolve(state, metadata=evolve(metadata, refs=refs))
-            command = action.plan(self._context(state, reshaped or state.metadata))
+            command = plan(state)
             if isinstance(command, ProduceSnapshot):
                 own = [p for p in paths_of(command.added, ManifestEntryStatus.ADDED) if p not in from_caller]
                 self._planned.update(p for p in own if p not in self._written_at_once)
@@ -255,6 +251,17 @@ class PendingCommit:
             return command
 
         self._commands.append(prepare)
+
+    def _plan_of(self, action: Action, reshaped: TableMetadata | None = None) -> Prepared:
+        """The planning of an operation, on branches as the changes so far leave them."""
+        changes = tuple(self._changes)
+
+        def prepare(state: TableState) -> Command | None:
+            if changes:
+                state = evolve(state, metadata=with_moved_refs(state.metadata, changes))
+            return action.plan(self._context(state, reshaped or state.metadata))
+
+        return prepare
 
     def _context(self, state: TableState, metadata: TableMetadata) -> PlanContext:
         return PlanContext(self.repository, self.planning, state, metadata, self.storage)
@@ -286,29 +293,20 @@ class PendingCommit:
         if self.answered is not None:
             return []
         self._rely_on_shape()
+        of_table: dict[str, Any] = {
+            "schema": metadata.schema(),
+            "spec": metadata.spec(),
+            "sort_order": metadata.sort_order(),
+            "location": DataLocations.of(metadata.location, metadata.properties),
+            "properties": metadata.properties,
+            "storage": self.storage,
+        }
         if is_spark(data):
             from icecore.engine.spark.spark_write import write_frame_files
 
-            return write_frame_files(
-                data,
-                schema=metadata.schema(),
-                spec=metadata.spec(),
-                sort_order=metadata.sort_order(),
-                location=DataLocations.of(metadata.location, metadata.properties),
-                properties=metadata.properties,
-                file_prefix=str(uuid.uuid4()),
-                storage=self.storage,
-            )
-        return write_data_files(
-            to_arrow(data, metadata.schema()),
-            schema=metadata.schema(),
-            spec=metadata.spec(),
-            location=DataLocations.of(metadata.location, metadata.properties),
-            storage=self.storage,
-            properties=metadata.properties,
-            file_prefix=f"00000-0-{uuid.uuid4()}",
-            sort_order=metadata.sort_order(),
-        )
+            return write_frame_files(data, file_prefix=str(uuid.uuid4()), **of_table)
+        rows = to_arrow(data, metadata.schema())
+        return write_data_files(rows, file_prefix=f"00000-0-{uuid.uuid4()}", **of_table)
 
     def _rely_on_shape(self) -> None:
         """Notes that files have ids which this transaction gave out: another writer must not take them meanwhile."""
@@ -341,18 +339,19 @@ class PendingCommit:
 
     def part(self) -> TablePart:
         """The table's part of a commit, of this table or of several."""
-        # Before anything is added.
-        prepared: list[Prepared] = [*(partial(self._absence, a) for a in self._absent), *self._commands]
-        return TablePart(
-            self._stream,
-            lambda state: [command for prepare in prepared if (command := prepare(state)) is not None],
-            tuple(self._requirements),
-        )
+        absent, planned = tuple(self._absent), tuple(self._commands)
 
-    def _absence(self, absent: AbsentFiles, state: TableState) -> Command | None:
-        # The same call may have been answered meanwhile.
-        is_done = self.repository.already(self._provenance) is not None
-        return None if is_done else absent.plan(self._context(state, state.metadata))
+        def prepare(state: TableState) -> list[Command]:
+            try:
+                absences = [a.plan(self._context(state, state.metadata)) for a in absent]  # Before anything is added.
+                return [*absences, *(command for plan in planned if (command := plan(state)) is not None)]
+            except REFUSED:
+                # The same call may have been answered meanwhile.
+                if self.repository.already(self._provenance) is None:
+                    raise
+                return []
+
+        return TablePart(self._stream, prepare, tuple(self._requirements))
 
     def make_commit(self) -> TableState | None:
         """Commits, and returns the state after it; None where there is nothing to commit.

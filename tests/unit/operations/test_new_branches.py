@@ -64,3 +64,63 @@ def test_a_branch_that_nothing_is_committed_to_is_not_made(catalog: icecore.Cata
     for ask in (lambda: table.rewrite_data_files(branch="dev"), lambda: table.scan(ref="dev").to_arrow()):
         with pytest.raises(NoSuchSnapshotError, match="no branch or tag 'dev'"):
             ask()
+
+
+OPERATIONS: dict[str, Callable[..., object]] = {
+    "append": lambda t, **o: t.append(rows(9), **o),
+    "delete": lambda t, **o: t.delete("id = 1", **o),
+    "upsert": lambda t, **o: t.upsert(rows(2, 3), ["id"], **o),
+    "overwrite": lambda t, **o: t.overwrite(rows(7), "id = 2", isolation_level="serializable", **o),
+    "dynamic_partition_overwrite": lambda t, **o: t.dynamic_partition_overwrite(rows(3), **o),
+    "row_delta": lambda t, **o: t.row_delta(conflict_filter="id = 1", **o),
+    "rewrite_manifests": lambda t, **o: t.rewrite_manifests(**o),
+    "rewrite_data_files": lambda t, **o: t.rewrite_data_files(options={"rewrite-all": "true"}, **o),
+    "rewrite_position_delete_files": lambda t, **o: t.rewrite_position_delete_files(**o),
+    "remove_dangling_deletes": lambda t, **o: t.remove_dangling_deletes(**o),
+}
+AFTER = {"append": [1, 2, 9], "delete": [2], "upsert": [1, 2, 3], "overwrite": [1, 7]}
+AFTER["dynamic_partition_overwrite"] = [1, 2, 3]
+REFS: dict[str, Callable[[Any, int], Any]] = {
+    "create": lambda refs, head: refs.create_branch(head, "create"),
+    "replace": lambda refs, head: refs.replace_branch("old", head).rename_branch("old", "replace"),
+    "rename": lambda refs, head: refs.rename_branch("main_too", "rename"),
+    "fast-forward": lambda refs, head: refs.fast_forward("fast-forward", "main"),
+}
+
+
+def with_old_branches(catalog: icecore.Catalog) -> icecore.Table:
+    """A table with rows 1 and 2 in main, and branches at both of its snapshots."""
+    table = make_table(catalog, partition_spec=["name"], properties={"write.wap.enabled": "true"})
+    table.append(rows(1))
+    first = table.current_snapshot()
+    table.append(rows(2))
+    head = table.current_snapshot()
+    assert first is not None and head is not None
+    table.manage_snapshots().create_branch(first.snapshot_id, "old").create_branch(
+        head.snapshot_id, "main_too"
+    ).commit()
+    return table
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_any_operation_goes_to_a_branch_that_its_commit_makes(catalog: icecore.Catalog, operation: str) -> None:
+    """By `wap.branch` it is made from main; else it is where the earlier changes of the transaction left it."""
+    table = with_old_branches(catalog)
+    head = table.current_snapshot()
+    assert head is not None
+    OPERATIONS[operation](table, snapshot_properties={"wap.branch": "audit"})
+    for way, move in REFS.items():
+        with table.transaction() as change:
+            move(change.manage_snapshots(), head.snapshot_id).commit()
+            OPERATIONS[operation](change, branch=way)
+    found = [ids_of(table, ref=ref) for ref in ("main", "audit", *REFS)]
+    assert found == [[1, 2], *[AFTER.get(operation, [1, 2])] * 5]
+
+
+def test_a_change_after_a_rollback_in_its_transaction_is_of_the_rows_there(catalog: icecore.Catalog) -> None:
+    table = with_old_branches(catalog)
+    with table.transaction() as change:
+        change.manage_snapshots().set_current_snapshot(ref_name="old").commit()
+        change.upsert(rows(2, 3), ["id"])
+    assert ids_of(table) == [1, 2, 3]
+    assert catalog.verify().ok
