@@ -15,6 +15,7 @@ from attrs import define, field
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import (
     CorruptLogError,
+    ForeignCommitError,
     IcecoreError,
     StorageError,
     UnwritableCommitError,
@@ -29,9 +30,10 @@ from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState, folders_of, is_file_system, metadata_folder
 from icecore.engine.replay.kinds import TableStates
 from icecore.engine.storage.file_io import Storage
-from icecore.projections.files.materialize import Materializer
+from icecore.projections.files.materialize import Advance, Materializer
 from icecore.projections.files.metadata_cleanup import deletes_metadata
 from icecore.projections.files.pointers import take_to_be_there
+from icecore.projections.files.version_files import version_of, version_of_another
 from icecore.projections.files.version_hint import drop_lone_hint
 
 
@@ -192,12 +194,15 @@ class FileFollower:
         """Writes all files of a table again and moves its pointers, inside of the write transaction that is open.
 
         Returns the state that is written, which `finish_again` takes once that is committed. Raises StorageError,
-        UnwritableCommitError.
+        UnwritableCommitError, and ForeignCommitError where another table has its versions in the folder now.
         """
         state = self.states.state(stream)
         storage = self.storage_of(state)
         if storage.is_shared(state.metadata.location):
             take_to_be_there(self.store, self.materializer.models, state)
+            return None
+        if self._is_left_to_another(state, storage):
+            self.materializer.move(Advance(stream, None, state, ()), storage)
             return None
         try:
             advance = self.materializer.write(stream, None, storage, damaged)
@@ -205,6 +210,22 @@ class FileFollower:
             raise self._refusal(state, e) from e
         self.materializer.move(advance, storage)
         return advance.state
+
+    def _is_left_to_another(self, state: TableState, storage: Storage) -> bool:
+        """Whether a table was dropped whose folder has another one's versions. Raises ForeignCommitError of others."""
+        if state.metadata_location is None or version_of(state.metadata_location) is None:
+            return False
+        first = next(self.store.stream_events(state.stream))
+        if first.kind == ev.TABLE_REGISTERED and first.payload["metadata-location"] == state.metadata_location:
+            # No version is ours.
+            return False
+        found = version_of_another(state.metadata, state.metadata_location, storage)
+        if found is not None and not state.dropped:
+            raise ForeignCommitError(
+                f"{found} is another table's, which was made in the folder of this one, so that none of its versions "
+                f"is written there: drop it, or take the other one out of the folder"
+            )
+        return found is not None
 
     def finish_again(self, state: TableState) -> None:
         """Finishes the rewriting of a table's files, after COMMIT. Raises StorageError."""

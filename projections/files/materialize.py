@@ -279,15 +279,19 @@ class Materializer:
         if not is_published or deletes_metadata(state):
             sweep(self._store, state.stream, storage)
         if with_hint:
-            is_ours = is_published or self._has_written(state.metadata_location)
+            is_ours = is_published or self._has_written(state, storage)
             self._hint(state, storage, durable=durable, is_ours=is_ours)
 
     def follow_with_hint(self, state: TableState, storage: Storage, *, durable: bool) -> None:
         """Lets the version hint name the table's published version, `durable` or not. Raises StorageError."""
-        self._hint(state, storage, durable=durable, is_ours=self._has_written(state.metadata_location))
+        self._hint(state, storage, durable=durable, is_ours=self._has_written(state, storage))
 
-    def _has_written(self, location: str | None) -> bool:
-        return self._store.row(MODELS, "get_file", location=location or "") is not None
+    def _has_written(self, state: TableState, storage: Storage) -> bool:
+        location = state.metadata_location
+        if location is None or self._store.row(MODELS, "get_file", location=location) is None:
+            return False
+        # What lies beside a version that is lost may be another table's.
+        return not is_file_system(state) or storage.exists(location)
 
     def _hint(self, state: TableState, storage: Storage, *, durable: bool, is_ours: bool) -> None:
         if not is_ours:

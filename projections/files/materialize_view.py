@@ -56,7 +56,9 @@ def write_view(
             # It is looked for on a local disk alone: a store that does not answer takes seconds.
             is_local = storage.local_path(event.payload["metadata-location"]) is not None
             adopted = event if is_local else None
-    if adopted is not None and state is not None:
+    # Who drops a view that came whole leaves its file to whoever has it.
+    is_left = adopted is not None and adopted.kind == VIEW_REGISTERED and state is not None and state.dropped
+    if adopted is not None and state is not None and not is_left:
         location = state.metadata_location
         if location == adopted.payload["metadata-location"] and not storage.exists(location):
             # Lost, where the views are rebuilt from the log.

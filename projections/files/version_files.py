@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterable
 
+import orjson
+
+from icecore.engine.common.compressed_json import decompress
+from icecore.engine.errors import MissingFileError, ValidationError
 from icecore.engine.metadata.fold import version_names
+from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.version_hint import hinted_version
 
@@ -32,3 +39,28 @@ def version_of(location: str) -> int | None:
     """The version whose file a location is; None for a file of another name."""
     found = _VERSIONED.fullmatch(location.rsplit("/", 1)[-1])
     return None if found is None else int(found[1])
+
+
+def version_of_another(metadata: TableMetadata, location: str, storage: Storage) -> str | None:
+    """A version of another table in a folder where this one has versions, the last at `location`; None without any.
+
+    By its name alone a version is the next one of what lies there, whichever table made it.
+    """
+    named = (location, *(e.metadata_file for e in metadata.metadata_log))
+    for folder in sorted({n.rpartition("/")[0] for n in named if version_of(n) is not None}):
+        for found in _versions(folder, storage):
+            if _is_of_another(found, metadata.table_uuid, storage):
+                return found
+    return None
+
+
+def _versions(folder: str, storage: Storage) -> Iterable[str]:
+    return (f"{folder}/{name}" for name in sorted(storage.list(folder)) if version_of(name) is not None)
+
+
+def _is_of_another(location: str, table_uuid: str | None, storage: Storage) -> bool:
+    """Whether a metadata file tells the UUID of another table; one that is damaged tells none."""
+    with contextlib.suppress(MissingFileError, ValidationError, ValueError, TypeError, LookupError):
+        found = orjson.loads(decompress(storage.read_bytes(location)))["table-uuid"]
+        return None not in (found, table_uuid) and str(found).lower() != str(table_uuid).lower()
+    return False

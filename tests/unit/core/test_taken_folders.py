@@ -1,0 +1,103 @@
+"""Folders of file system tables that meanwhile are another table's: no version there is written over."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from core_tables import SCHEMA, ids_of, local, lose, make_table, rows
+
+import icecore
+from icecore.engine.errors import ForeignCommitError, RebuildError
+from icecore.engine.spec.snapshot import MetadataLogEntry
+
+FILE_SYSTEM = {"icecore.commit-scheme": "filesystem"}
+
+
+def adopted(catalog: icecore.Catalog) -> icecore.Table:
+    """A table with versions 1 to 4, of which another engine made the last."""
+    table = make_table(catalog, properties=FILE_SYSTEM)
+    table.append(rows(1))
+    table.append(rows(2))
+    m = table.metadata
+    log = (*m.metadata_log, MetadataLogEntry(m.last_updated_ms, str(table.metadata_location)))
+    theirs = evolve(m, properties={**m.properties, "by": "them"}, metadata_log=log, last_updated_ms=m.last_updated_ms)
+    local(table.metadata_location).with_name("v4.metadata.json").write_bytes(theirs.to_json())
+    table = catalog.load_table("ns.t")
+    assert table.properties["by"] == "them"
+    return table
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.glob("metadata/*")}
+
+
+def taken(table: icecore.Table, warehouse: Path) -> tuple[icecore.Table, Path]:
+    """Another table, of another warehouse and with two versions, in the folder of one whose files are gone."""
+    folder = local(table.metadata_location).parents[1]
+    lose(folder)
+    with icecore.open(warehouse) as others:
+        others.create_namespace("ns")
+        other = others.create_table("ns.t", SCHEMA, location=str(folder), properties=FILE_SYSTEM)
+        other.append(rows(7))
+    return other, folder
+
+
+def test_a_rebuild_gives_back_no_version_of_a_dropped_table_in_a_folder_of_another(
+    catalog: icecore.Catalog, tmp_path: Path
+) -> None:
+    """Neither one that was adopted, which would be the other's next version, nor ours over theirs."""
+    table = adopted(catalog)
+    catalog.drop_table("ns.t")
+    _, folder = taken(table, tmp_path / "others")
+    before = contents(folder)
+    catalog.rebuild()
+    assert contents(folder) == before
+    catalog.undrop_table("ns.t")
+    assert contents(folder) == before
+    with icecore.open(tmp_path / "others") as others:
+        assert ids_of(others.load_table("ns.t")) == [7]
+
+
+def test_a_rebuild_of_a_table_whose_folder_is_another_tables_says_so(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    table = adopted(catalog)
+    _, folder = taken(table, tmp_path / "others")
+    before = contents(folder)
+    with pytest.raises(RebuildError, match=r"v1\.metadata\.json is another table's"):
+        catalog.rebuild()
+    with pytest.raises(ForeignCommitError, match=r"v1\.metadata\.json is another table's"):
+        catalog.rebuild("ns.t")
+    assert contents(folder) == before
+    lose(folder)
+    catalog.rebuild()
+    assert (folder / "metadata" / "v4.metadata.json").exists()
+
+
+def test_a_version_that_is_damaged_is_no_other_tables(catalog: icecore.Catalog) -> None:
+    """It tells no UUID, and is written over."""
+    table = adopted(catalog)
+    folder = local(table.metadata_location).parents[1]
+    before = contents(folder)
+    (folder / "metadata" / "v2.metadata.json").write_text('{"table-uuid": 5')
+    (folder / "metadata" / "v4.metadata.json").unlink()
+    catalog.rebuild()
+    assert contents(folder) == before
+
+
+def test_the_file_of_a_registered_view_does_not_come_back_when_it_was_dropped(
+    catalog: icecore.Catalog, tmp_path: Path
+) -> None:
+    """It is another engine's, which may have deleted it; who takes the drop back can rebuild again."""
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        location = theirs.create_view("ns.v", "SELECT 1 AS id").metadata_location
+    catalog.register_view("ns.v", location)
+    catalog.drop_view("ns.v")
+    local(location).unlink()
+    catalog.rebuild()
+    assert not local(location).exists()
+    catalog.undrop_view("ns.v")
+    catalog.rebuild()
+    assert local(location).exists()
