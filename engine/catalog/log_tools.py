@@ -5,6 +5,7 @@ With `dry_run` nothing is stored, and the result says what the commit would be.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from icecore.engine.archive.log_formats import JSONL
 from icecore.engine.catalog.catalog_handle import CatalogHandle, commit, once, table_after, table_of, table_streams
 from icecore.engine.common.identifiers import IdentifierLike, checked_number, identifier_tuple
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import NoSuchTableError, ValidationError
 from icecore.engine.events.event import is_view_stream
 from icecore.engine.events.provenance import provenance
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
@@ -317,17 +318,20 @@ def materialize(
     message: str | None = None,
     author: str | None = None,
 ) -> None:
-    """Writes out the files of one table, or of all, whose commits are materialized by hand."""
+    """Writes out the files of one table, or of all, whose commits are materialized by hand.
+
+    Raises NoSuchTableError, StorageError.
+    """
     from icecore.engine.repository.pending_files import materialize_pending
 
-    repository = catalog._warehouse.repository
-    if identifier is None:
-        streams = [stream for _, stream in table_streams(catalog)]
-    else:
-        streams = [repository.foreign.stream_of(identifier_tuple(identifier), repository.models.table_stream)]
-    who = provenance(catalog.actor, message=message, author=author)
-    for stream in streams:
+    repository, who = catalog._warehouse.repository, provenance(catalog.actor, message=message, author=author)
+    if identifier is not None:
+        stream = repository.foreign.stream_of(identifier_tuple(identifier), repository.models.table_stream)
         materialize_pending(repository, stream, who)
+        return
+    for _, stream in table_streams(catalog):
+        with contextlib.suppress(NoSuchTableError):  # Dropped meanwhile.
+            materialize_pending(repository, stream, who)
 
 
 def export_log(catalog: CatalogHandle, target: PathOrFile, format: str = JSONL) -> int:

@@ -14,7 +14,7 @@ LEFT_OUT = "snapshots that no manifest can hold are left out"
 def materialize_pending(repository: Repository, stream: str, provenance: Provenance) -> None:
     """Writes out a table whose commits are materialized by hand; an event says that it was done.
 
-    Raises StorageError, UnwritableCommitError.
+    Raises StorageError, UnwritableCommitError, and NoSuchTableError where it was dropped meanwhile.
     """
     repository.foreign.adopt_stream(stream)
     state = repository.states.state(stream)
@@ -24,6 +24,8 @@ def materialize_pending(repository: Repository, stream: str, provenance: Provena
     if state.pending:
         with repository.store.write() as transaction:
             state = repository.states.forward(state)
+            if state.dropped:
+                raise repository.states.missing(state)
             repository.foreign.check(state)
             if state.pending:
                 event = repository.append_inside(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from core_tables import ids_of, make_table, metadata_files, peer_ids, rows
+from core_tables import ids_of, make_table, metadata_files, peer_ids, rows, store_of
 
 import icecore
+from icecore.engine.errors import NoSuchTableError
+from icecore.engine.events.event import TABLE_MATERIALIZED
+from icecore.engine.foreign.adopter import Adopter
 from icecore.engine.replay.states import States
 
 
@@ -108,3 +112,26 @@ def test_rename_and_drop_of_a_pending_table(catalog: icecore.Catalog) -> None:
     catalog.load_table("ns.u").append(rows(2))
     catalog.drop_table("ns.u")
     assert catalog.verify().problems == ()
+
+
+def test_a_table_that_is_dropped_meanwhile_is_not_written_out(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, open_again: Callable[[], icecore.Catalog]
+) -> None:
+    """Else the log said so of a table that is gone; of all tables the others are written."""
+    for name in "tuv":
+        make_table(catalog, name, properties={"icecore.materialize": "manual"}).append(rows(1))
+    other, adopt = open_again(), Adopter.adopt_stream
+    dropped = {catalog.load_table(f"ns.{n}").state.stream: n for n in "tu"}
+
+    def dropping(adopter: Adopter, stream: str) -> None:
+        adopt(adopter, stream)
+        if name := dropped.pop(stream, None):
+            other.drop_table(f"ns.{name}")
+
+    monkeypatch.setattr(Adopter, "adopt_stream", dropping)
+    with pytest.raises(NoSuchTableError, match="dropped at position"):
+        catalog.materialize("ns.t")
+    catalog.materialize()
+    kinds = [(e.stream, e.kind) for e in store_of(catalog).events() if e.kind == TABLE_MATERIALIZED]
+    assert kinds == [(catalog.load_table("ns.v").state.stream, TABLE_MATERIALIZED)]
+    assert peer_ids(catalog.path, "ns.v") == [1] and catalog.verify().problems == ()
