@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 
 from icecore.engine.errors import ValidationError
 
 GZIP_MAGIC = b"\x1f\x8b"
+MOST_BYTES_OF_METADATA = 2**30
+"""What a metadata file of another engine may have, compressed or not: more than any that is one."""
 
 
 def decompress(data: bytes | str, where: str = "table metadata") -> bytes | str:
-    """The JSON text of a metadata file, compressed or not. Raises ValidationError for gzip that is not whole."""
+    """The JSON text of a metadata file, compressed or not.
+
+    Raises ValidationError for gzip that is not whole, or has more than MOST_BYTES_OF_METADATA inside.
+    """
     if not isinstance(data, bytes) or not data.startswith(GZIP_MAGIC):
         return data
     try:
-        return gzip.decompress(data)
+        text = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST_BYTES_OF_METADATA + 1)
     except (OSError, EOFError, zlib.error) as e:
         raise ValidationError(f"{where} is not valid gzip: {e}") from e
+    if len(text) > MOST_BYTES_OF_METADATA:
+        raise ValidationError(f"{where} is gzip of more than {MOST_BYTES_OF_METADATA:,} bytes")
+    return text
 
 
 def compress(data: bytes, codec: str) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 from attrs import evolve
 
+from icecore.engine.common.compressed_json import MOST_BYTES_OF_METADATA
 from icecore.engine.common.location import to_uri
 from icecore.engine.deletion.deletion_candidates import Candidates, is_within
 from icecore.engine.deletion.neighbours import states_of, streams_that_may_need
@@ -204,7 +205,7 @@ class Marking:
 
     def _keep_reached(self, state: TableState, location: str, storage: Storage) -> None:
         """Keeps what a metadata file leads to. Most of its snapshots are those of others, as of its next version."""
-        metadata = parse_metadata_file(storage.read_bytes(location), location)
+        metadata = parse_metadata_file(storage.read_bytes(location, MOST_BYTES_OF_METADATA), location)
         foreign = evolve(state, stream=f"{state.stream}@", metadata=metadata, metadata_location=location)
         for named in files_beside_snapshots(foreign):
             self._candidates.keep(named)

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
+from icecore.engine.common.compressed_json import MOST_BYTES_OF_METADATA
 from icecore.engine.common.location import is_same_file, to_uri
 from icecore.engine.errors import CorruptFileError, StorageError, UnsupportedFormatVersionError, ValidationError
 from icecore.engine.events.event import Provenance
@@ -46,7 +47,7 @@ def read_foreign(location: str, storage: Storage) -> ForeignFile:
 
     Raises MissingFileError, StorageError, CorruptFileError naming the file, UnsupportedFormatVersionError.
     """
-    data = storage.read_bytes(location)
+    data = storage.read_bytes(location, MOST_BYTES_OF_METADATA)
     return ForeignFile(location, data, parse_metadata_file(data, location))
 
 
@@ -134,7 +135,7 @@ def read_foreign_view(location: str, storage: Storage) -> tuple[bytes, ViewMetad
 
     Raises MissingFileError, StorageError, CorruptFileError naming the file, UnsupportedFormatVersionError.
     """
-    data = storage.read_bytes(location)
+    data = storage.read_bytes(location, MOST_BYTES_OF_METADATA)
     try:
         return data, ViewMetadata.from_json(data)
     except UnsupportedFormatVersionError:

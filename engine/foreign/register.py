@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
+from icecore.engine.common.compressed_json import MOST_BYTES_OF_METADATA
 from icecore.engine.common.location import LocationMapping, to_uri
 from icecore.engine.errors import CorruptFileError, UnsupportedFormatVersionError, ValidationError
 from icecore.engine.events.files_of_others import kept_file
@@ -29,7 +30,7 @@ def registration_payload(
     Raises MissingFileError, CorruptFileError naming the file, UnsupportedFormatVersionError.
     """
     mapping = LocationMapping.of({old: to_uri(new) for old, new in (location_mapping or {}).items()})
-    data = evolve(storage, mapping=mapping).read_bytes(metadata_location)
+    data = evolve(storage, mapping=mapping).read_bytes(metadata_location, MOST_BYTES_OF_METADATA)
     metadata = parse_metadata_file(data, metadata_location)
     if metadata.table_uuid is None:
         # v1 tables may lack a UUID; one made from the file stays the same if the file is registered again.
@@ -55,7 +56,7 @@ def view_registration_payload(
 
     Raises MissingFileError, CorruptFileError naming the file, UnsupportedFormatVersionError.
     """
-    data = storage.read_bytes(metadata_location)
+    data = storage.read_bytes(metadata_location, MOST_BYTES_OF_METADATA)
     try:
         metadata = ViewMetadata.from_json(data)
         VIEW_METADATA_COMPRESSION.of(metadata.properties)

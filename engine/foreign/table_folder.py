@@ -17,6 +17,7 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.listing import modified_ms
 from icecore.projections.files.version_files import version_of
+from icecore.projections.files.version_hint import MOST_BYTES_OF_HINT
 
 HINT, METADATA = "version-hint.text", "metadata"
 METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
@@ -82,7 +83,7 @@ def _name(location: str) -> str:
 def _hinted(folder: str, names: list[str], storage: Storage) -> str | None:
     """The file of the version that the hint names; None without a hint, or where it names none of the files."""
     with contextlib.suppress(IcecoreError, UnicodeDecodeError):
-        hint = storage.read_bytes(f"{folder}/{HINT}").decode().strip()
+        hint = storage.read_bytes(f"{folder}/{HINT}", MOST_BYTES_OF_HINT).decode().strip()
         for name in names:
             if name in (hint, *(f"v{hint}{ending}" for ending in (*METADATA_ENDINGS, ".gz.metadata.json"))):
                 return name

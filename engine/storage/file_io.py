@@ -24,6 +24,7 @@ from icecore.engine.errors import (
 )
 from icecore.engine.storage.atomic_write import put_file
 from icecore.engine.storage.late_files import LateFiles, sync_path
+from icecore.engine.storage.whole_file import check_size, read_local
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,17 +153,21 @@ class Storage:
             self._filesystems[scheme] = filesystem
         return self._filesystems[scheme], location.split("://", 1)[1]
 
-    def read_bytes(self, location: str) -> bytes:
-        """The whole content of a file."""
+    def read_bytes(self, location: str, most: int | None = None) -> bytes:
+        """The whole content of a file, of one on disk that is no pipe or device: those never end.
+
+        Raises MissingFileError, StorageError, and CorruptFileError for one of more than `most` bytes.
+        """
         target = self.resolve(location)
         if self.check_read is not None:
             self.check_read(target)
         with translated(location, "read", target):
             path = local_path(target)
             if path is not None:
-                with open(path, "rb") as f:
-                    return f.read()
+                return read_local(location, path, most)
             filesystem, inner = self._remote(target)
+            if most is not None:
+                check_size(location, filesystem.get_file_info(inner).size or 0, most)
             with filesystem.open_input_stream(inner) as stream:
                 return bytes(stream.read())
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import orjson
 
-from icecore.engine.common.compressed_json import decompress
-from icecore.engine.errors import MissingFileError, ValidationError
+from icecore.engine.common.compressed_json import MOST_BYTES_OF_METADATA, decompress
+from icecore.engine.errors import CorruptFileError, MissingFileError, ValidationError
 from icecore.engine.metadata.fold import version_names
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
@@ -60,7 +60,7 @@ def _versions(folder: str, storage: Storage) -> Iterable[str]:
 
 def _is_of_another(location: str, table_uuid: str | None, storage: Storage) -> bool:
     """Whether a metadata file tells the UUID of another table; one that is damaged tells none."""
-    with contextlib.suppress(MissingFileError, ValidationError, ValueError, TypeError, LookupError):
-        found = orjson.loads(decompress(storage.read_bytes(location)))["table-uuid"]
+    with contextlib.suppress(MissingFileError, CorruptFileError, ValidationError, ValueError, TypeError, LookupError):
+        found = orjson.loads(decompress(storage.read_bytes(location, MOST_BYTES_OF_METADATA)))["table-uuid"]
         return None not in (found, table_uuid) and str(found).lower() != str(table_uuid).lower()
     return False

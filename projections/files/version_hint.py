@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-from icecore.engine.errors import MissingFileError
+from icecore.engine.errors import CorruptFileError, MissingFileError
 from icecore.engine.metadata.fold import TableState, is_file_system, version_names
 from icecore.engine.storage.file_io import Storage
 
 VERSION_HINT = "version-hint.text"
+MOST_BYTES_OF_HINT = 4096
+"""What a version hint may have; one of more names nothing."""
 _VERSIONED = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
 
 
@@ -41,8 +43,8 @@ def hint_of(state: TableState) -> str:
 def hinted_version(folder: str, storage: Storage) -> int | None:
     """The version that the hint names; None where there is no hint, or one of no version."""
     try:
-        text = storage.read_bytes(f"{folder}/{VERSION_HINT}").decode("ascii", "replace").strip()
-    except MissingFileError:
+        text = storage.read_bytes(f"{folder}/{VERSION_HINT}", MOST_BYTES_OF_HINT).decode("ascii", "replace").strip()
+    except (MissingFileError, CorruptFileError):
         return None
     return int(text) if text.isdecimal() and len(text) <= 18 else None
 

@@ -14,7 +14,7 @@ from icecore.engine.catalog.table_parts import registered_table
 from icecore.engine.catalog.view_parts import registered_view
 from icecore.engine.catalog.warehouse import Warehouse
 from icecore.engine.commit.dry_run import CatalogDryRun
-from icecore.engine.common.compressed_json import decompress
+from icecore.engine.common.compressed_json import MOST_BYTES_OF_METADATA, decompress
 from icecore.engine.common.identifiers import Identifier, IdentifierLike, identifier_tuple, namespace_tuple
 from icecore.engine.common.json_reader import loads
 from icecore.engine.common.location import local_path, to_uri
@@ -150,7 +150,7 @@ class _Search:
 
     def _bytes(self, location: str) -> bytes:
         self.repository.location_rules.check_inside(location, "metadata file")
-        return Storage().read_bytes(location)
+        return Storage().read_bytes(location, MOST_BYTES_OF_METADATA)
 
     def _name(self, folder: Path) -> Identifier:
         *spaces, name = folder.relative_to(self.root).parts or (self.root.name,)

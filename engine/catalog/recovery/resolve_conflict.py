@@ -9,8 +9,10 @@ from typing import Any
 
 from attrs import define, evolve, frozen
 
+from icecore.engine.common.compressed_json import MOST_BYTES_OF_METADATA
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import (
+    CorruptFileError,
     ForbiddenLocationError,
     ForeignCommitError,
     IcecoreError,
@@ -225,8 +227,8 @@ class _Resolving:
     def _record(self, location: str) -> Mapping[str, Any]:
         """The bytes of a file that can't be adopted, as far as they can be read."""
         try:
-            data = self._storage.read_bytes(location)
-        except (MissingFileError, ForbiddenLocationError):
+            data = self._storage.read_bytes(location, MOST_BYTES_OF_METADATA)
+        except (MissingFileError, ForbiddenLocationError, CorruptFileError):
             return {"metadata-location": location}
         return {"metadata-location": location, "metadata-file": base64.b64encode(zlib.compress(data)).decode()}
 

@@ -1,0 +1,82 @@
+"""Files of others that never end, or are larger than any that is one, where a metadata file or a hint is looked for."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from core_tables import local, make_table, rows
+
+import icecore
+from icecore.engine.common import compressed_json
+from icecore.engine.errors import CorruptFileError, IcecoreError, StorageError
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as f:
+        f.truncate(2**40)
+
+
+KINDS: dict[str, Callable[[Path], object]] = {
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "pipe": os.mkfifo,
+    "folder": lambda path: path.mkdir(),
+    "sparse": sparse,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", ["table", "view"])
+def test_what_is_no_metadata_file_is_refused_at_once(
+    catalog: icecore.Catalog, tmp_path: Path, what: str, kind: str
+) -> None:
+    path = tmp_path / "v1.metadata.json"
+    KINDS[kind](path)
+    register = catalog.register_table if what == "table" else catalog.register_view
+    catalog.create_namespace_if_not_exists("ns")
+    with pytest.raises(IcecoreError) as caught:
+        register(("ns", "t"), str(path))
+    assert str(tmp_path) in str(caught.value) and isinstance(caught.value, (StorageError, CorruptFileError))
+    assert catalog.list_tables("ns") == catalog.list_views("ns") == []
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "sparse"])
+def test_a_folder_of_tables_with_one_that_never_ends_is_registered_without_it(
+    catalog: icecore.Catalog, tmp_path: Path, kind: str
+) -> None:
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        make_table(theirs).append(rows(1))
+    other = tmp_path / "theirs" / "ns" / "other" / "metadata"
+    other.mkdir(parents=True)
+    KINDS[kind](other / "v1.metadata.json")
+    found = catalog.register_folder(str(tmp_path / "theirs"))
+    assert [n.name for n in found.registered] == ["ns.t"] and [str(other.parent)] == [n.folder for n in found.left]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_hint_that_never_ends_is_none(catalog: icecore.Catalog, tmp_path: Path, kind: str) -> None:
+    with icecore.open(tmp_path / "theirs") as theirs:
+        theirs.create_namespace("ns")
+        table = make_table(theirs, properties={"icecore.commit-scheme": "filesystem"})
+        table.append(rows(1))
+    catalog.create_namespace_if_not_exists("ns")
+    hint = local(table.metadata_location).with_name("version-hint.text")
+    hint.unlink()
+    KINDS[kind](hint)
+    registered = catalog.register_table("ns.again", str(hint.parents[1]))
+    assert registered.metadata_location == table.metadata_location
+
+
+def test_gzip_of_more_than_a_metadata_file_may_have_is_refused(
+    catalog: icecore.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few bytes hold any number of them."""
+    monkeypatch.setattr(compressed_json, "MOST_BYTES_OF_METADATA", 1000)
+    path = tmp_path / "v1.gz.metadata.json"
+    path.write_bytes(gzip.compress(bytes(100_000)))
+    with pytest.raises(CorruptFileError, match="gzip of more than 1,000 bytes"):
+        catalog.register_table("ns.t", str(path))
