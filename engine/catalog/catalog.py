@@ -192,7 +192,7 @@ class Catalog:
             return changes.outcome or self.load_table(identifier)
 
         asked = [folder, identifier_tuple(identifier), properties, format_version]
-        return self._once(None if dry_run else idempotency_key, "migrate_table", asked, make)
+        return self._once(idempotency_key, "migrate_table", asked, make, dry_run)
 
     def snapshot_table(
         self,
@@ -222,7 +222,7 @@ class Catalog:
             return changes.outcome or self.load_table(identifier)
 
         asked = [folder, identifier_tuple(identifier), location, properties, format_version]
-        return self._once(None if dry_run else idempotency_key, "snapshot_table", asked, make)
+        return self._once(idempotency_key, "snapshot_table", asked, make, dry_run)
 
     def register_folder(
         self,
@@ -246,9 +246,15 @@ class Catalog:
         return register_folder(self._warehouse, folder, namespace, who, dry_run=dry_run)
 
     def _once(
-        self, key: str | None, call: str, asked: Sequence[object], make: Callable[[], Table | CatalogDryRun]
+        self,
+        key: str | None,
+        call: str,
+        asked: Sequence[object],
+        make: Callable[[], Table | CatalogDryRun],
+        dry_run: bool,
     ) -> Table | CatalogDryRun:
-        return catalog_handle.once(self, key, call, asked, make, partial(catalog_handle.table_after, self))
+        again = partial(catalog_handle.table_after, self)
+        return catalog_handle.once(self, key, call, asked, make, again, dry_run=dry_run)
 
     # Namespaces
     create_namespace = catalog_namespaces.create_namespace

@@ -84,21 +84,28 @@ def once(
     asked: Mapping[str, object] | Sequence[object],
     make: Callable[[], Given],
     again: Callable[[int], Given],
-) -> Given:
+    *,
+    dry_run: bool,
+) -> Given | CatalogDryRun:
     """The result of a call, by `make`, or under a key that it was made under before: `again` of its last position.
 
-    What `make` commits takes the key. Raises ReusedKeyError where that was another call, or one that `asked` for
-    something else, and what `make` raises, which is not kept.
+    What `make` commits takes the key; a dry run takes none, and says of such a call that it is done. Raises
+    ReusedKeyError where that was another call, or one that `asked` for something else, and what `make` raises, which is
+    not kept.
     """
     if idempotency_key is None:
         return make()
+    from icecore.engine.commit.dry_run import CatalogDryRun
     from icecore.engine.events.keyed_request import KeyedRequest
     from icecore.engine.log.request_keys import StoredAnswer
-    from icecore.engine.repository.answer_once import answer_once
+    from icecore.engine.repository.answer_once import answer_before, answer_once
 
     provenance(catalog.actor, idempotency_key=idempotency_key)
     text = orjson.dumps(asked, default=str, option=orjson.OPT_SORT_KEYS)
     request = KeyedRequest(idempotency_key, call, hashlib.sha256(text).hexdigest(), NEVER_MS)
+
+    if dry_run:
+        return make() if answer_before(catalog._warehouse.store, request) is None else CatalogDryRun(is_done=True)
 
     def made() -> Given:
         result = make()

@@ -228,10 +228,8 @@ def resolve(
         part = resolution(repository, stream, keep)
         return commit(catalog, part, message, author, dry_run) or table_of(catalog, stream)
 
-    if dry_run:
-        return make()
     asked = {"name": name, "keep": keep}
-    return once(catalog, idempotency_key, "resolve", asked, make, partial(table_after, catalog))
+    return once(catalog, idempotency_key, "resolve", asked, make, partial(table_after, catalog), dry_run=dry_run)
 
 
 def forget(

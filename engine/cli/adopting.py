@@ -61,9 +61,9 @@ def register(
     if view and (mapping or overwrite):
         raise click.UsageError("--map and --overwrite are for tables")
     with settings.write() as catalog, namespace_of(catalog, name, create_namespace, dry_run=dry_run):
-        made = None if dry_run else made_before(catalog, key)
+        made = made_before(catalog, key)
         is_there = overwrite and made is None and catalog.table_exists(name)
-        if dry_run or is_there:
+        if made is None and (dry_run or is_there):
             if view:
                 tried(catalog.register_view(name, location, message=message, author=author, dry_run=True))
             else:
@@ -180,7 +180,7 @@ def migrate(
             message=message,
             author=author,
             idempotency_key=key,
-            dry_run=dry_run,
+            dry_run=dry_run and made_before(catalog, key) is None,
         )
         if isinstance(made, CatalogDryRun):
             files = sum(len(p.added_files) for p in made.parts)
@@ -224,7 +224,7 @@ def resolve(
     with settings.write() as catalog:
         # What goes on from the other engine is that engine's event, which has no key.
         is_done = key is not None and catalog._warehouse.store.request_keys.has(key)
-        if dry_run or not (yes or is_done):
+        if not is_done and (dry_run or not yes):
             found = tried(catalog.resolve(table, keep, dry_run=True))
             changes = [text for p in found.parts for text in describe_changes(p.kind, p.payload)]
             lines = [f"would resolve {table}: it goes on from {side}", *(f"  {text}" for text in changes)]

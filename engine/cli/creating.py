@@ -89,7 +89,7 @@ def create(
             author=author,
         )
         is_there = catalog.table_exists(table)
-        if dry_run or (replace and is_there and made_before(catalog, key) is None):
+        if made_before(catalog, key) is None and (dry_run or (replace and is_there)):
             tried(make(dry_run=True))
             would = f"would create {table}"
             if is_there:

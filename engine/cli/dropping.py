@@ -47,7 +47,7 @@ def drop(
     The log keeps it, and its files stay: `icecore undrop` gives it back, `icecore purge` deletes a table's files.
     """
     with settings.write() as catalog:
-        done = None if dry_run else made_before(catalog, key)
+        done = made_before(catalog, key)
         is_view = catalog.view_exists(name) if done is None else is_view_stream(done.stream)
         drop_it = catalog.drop_view if is_view else catalog.drop_table
         kind = "view" if is_view else "table"
@@ -88,7 +88,7 @@ def unregister(
     `icecore undrop` takes it back.
     """
     with settings.write() as catalog:
-        done = None if dry_run else made_before(catalog, key)
+        done = made_before(catalog, key)
         if done is None:
             tried(catalog.unregister_table(table, message=message, author=author, dry_run=True))
             would = f"would unregister {table}: {_held(catalog, table)}"
@@ -127,6 +127,7 @@ def undrop(
     """
     with settings.write() as catalog:
         done = made_before(catalog, key)
+        dry_run = dry_run and done is None
         view = view or (done is not None and is_view_stream(done.stream))
 
         def give_back(undrop: Callable[..., Any]) -> None:

@@ -36,12 +36,8 @@ def answer_once(
     another request's, or has expired, CommitStateUnknownError where its commit was cut off and stands all the same, and
     what `make` raises.
     """
-    if (stored := store.request_keys.find(request)) is not None:
+    if (stored := answer_before(store, request)) is not None:
         return _repeated(stored, again)
-    if (event := store.event_by_idempotency_key(request.key)) is not None:
-        if (stored := store.request_keys.find(request)) is not None:
-            return _repeated(stored, again)
-        raise cut_off_call(event) if event.kind == TABLE_ADOPTED else reused_key(event)
     try:
         with asked_by(request):
             answer = make()
@@ -60,6 +56,20 @@ def answer_once(
         # The same request made the change meanwhile, so that here was nothing left to do.
         return _repeated(first, again)
     return answer
+
+
+def answer_before(store: EventStore, request: KeyedRequest) -> StoredAnswer | None:
+    """The answer that a request had before under its key; None where it is new.
+
+    Raises ReusedKeyError and CommitStateUnknownError as `answer_once`.
+    """
+    if (stored := store.request_keys.find(request)) is not None:
+        return stored
+    if (event := store.event_by_idempotency_key(request.key)) is None:
+        return None
+    if (stored := store.request_keys.find(request)) is None:
+        raise cut_off_call(event) if event.kind == TABLE_ADOPTED else reused_key(event)
+    return stored
 
 
 def is_final(error: IcecoreError) -> bool:

@@ -5,7 +5,7 @@
 - `idempotency_key`: a call with the key of a commit that was made already does nothing again. Raises
   ReusedKeyError where that was another call, of another kind or to something else, and ValidationError for what is no
   text.
-- `dry_run`: nothing is stored, and the result says what the commit would be.
+- `dry_run`: nothing is stored, and the result says what the commit would be, or that it is done under the key.
 - `branch`: the branch that the snapshot goes to, by default main; one that is not there is made from main, or of
   nothing while that is empty; rewrites with RewriteCommitOptions raise NoSuchSnapshotError then. Raises
   ValidationError for a tag.

@@ -93,7 +93,7 @@ def restore(
 
     number = whole_number(to)
     asked = {"to": to if number is None else number, "table": name, "namespace": within}
-    return make() if dry_run else once(catalog, idempotency_key, "restore", asked, make, int)
+    return once(catalog, idempotency_key, "restore", asked, make, int, dry_run=dry_run)
 
 
 @overload
@@ -141,7 +141,7 @@ def revert(
         return joint_revert.revert(catalog._warehouse.targets, position, who, through=through, dry_run=dry_run)
 
     asked = {"position": position, "through": through}
-    return make() if dry_run else once(catalog, idempotency_key, "revert", asked, make, int)
+    return once(catalog, idempotency_key, "revert", asked, make, int, dry_run=dry_run)
 
 
 @overload
@@ -198,4 +198,4 @@ def undo(
         return joint_revert.revert(warehouse.targets, first, who, through=last, dry_run=dry_run)
 
     asked = {"name": name, "actor": of}
-    return make() if dry_run else once(catalog, idempotency_key, "undo", asked, make, int)
+    return once(catalog, idempotency_key, "undo", asked, make, int, dry_run=dry_run)

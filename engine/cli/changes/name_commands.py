@@ -35,6 +35,7 @@ def rename(
         before = made_before(catalog, key)
         is_view = catalog.view_exists(old) if before is None else is_view_stream(before.stream)
         change = catalog.rename_view if is_view else catalog.rename_table
+        dry_run = dry_run and before is None
         change(old, new, message=message, author=author, idempotency_key=key, dry_run=dry_run)
     done = "would rename" if dry_run else "renamed"
     record = {"name": new, "renamed_from": old, "kind": "view" if is_view else "table", "dry_run": dry_run}
@@ -81,14 +82,15 @@ def drop_namespace(
 ) -> None:
     """Drop a namespace, which must be empty."""
     with settings.write() as catalog:
-        if dry_run or made_before(catalog, key) is None:
+        is_new = made_before(catalog, key) is None
+        if is_new:
             catalog.drop_namespace(name, dry_run=True)
             if not dry_run:
                 agree([f"would drop the namespace {name}, which is empty"], yes=yes)
-        if not dry_run:
+        if not (dry_run and is_new):
             catalog.drop_namespace(name, message=message, author=author, idempotency_key=key)
-    done = "would drop" if dry_run else "dropped"
-    settings.print_record({"namespace": name, "dry_run": dry_run}, f"{done} the namespace {name}")
+    done = "would drop" if dry_run and is_new else "dropped"
+    settings.print_record({"namespace": name, "dry_run": dry_run and is_new}, f"{done} the namespace {name}")
 
 
 @click.group()

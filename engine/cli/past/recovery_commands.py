@@ -125,12 +125,12 @@ def restore(
 def _run(settings: Settings, key: str | None, dry_run: bool, yes: bool, call: Callable[[Catalog, bool], Any]) -> None:
     """Makes the call, once it is agreed to, and prints the events that it made; of a dry run what they would be.
 
-    What was made under the key before is told again.
+    What was made under the key before is told again, also for a dry run.
     Raises CommitConflictError, also where others committed while it was asked; Refused, Abort.
     """
     with settings.write() as catalog:
         done = made_before(catalog, key)
-        if dry_run or (done is None and not yes):
+        if done is None and (dry_run or not yes):
             foretold = _foretold(call(catalog, True))
             if dry_run or not foretold:
                 _tell(settings, {"dry_run": dry_run, "position": None, "events": foretold}, "would be:")

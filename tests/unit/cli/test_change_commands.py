@@ -247,7 +247,7 @@ def test_what_is_dropped_comes_back_or_goes_for_good(run: Run, run_json: RunJson
 
 
 def test_names_are_changed_once_under_a_key(run: Run, run_json: RunJson, tmp_path: Path) -> None:
-    """Called again, after the change was undone too, a command says what it said and asks nothing."""
+    """Called again, after the change was undone too, a command says what it said and asks nothing, dry or not."""
     hive = tmp_path / "hive"
     commands = [
         ("namespace", "create", "a"),
@@ -273,6 +273,9 @@ def test_names_are_changed_once_under_a_key(run: Run, run_json: RunJson, tmp_pat
     for number in (0, *range(3, len(commands))):
         asked = [word for word in commands[number] if word != "--yes"]
         assert run_json(*asked, "--key", f"k{number}") == said[number]
-    assert run_json("create", "a.t", "--schema", "id long", "--key", "k1")["name"] == "a.t"
+        if number:
+            assert run_json(*asked, "--key", f"k{number}", "--dry-run") == said[number]
+    for dry in ((), ("--dry-run",)):
+        assert run_json("create", "a.t", "--schema", "id long", "--key", "k1", *dry)["name"] == "a.t"
     assert run("drop", "a.t", "--yes", "--key", "k0", code=1).stderr.startswith("error: the idempotency key 'k0' was")
     assert len(run_json("log")) == events

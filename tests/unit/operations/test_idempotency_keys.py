@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
-from core_tables import SCHEMA, ids_of, make_table, rows, store_of
+from core_tables import SCHEMA, ids_of, make_table, pyiceberg_catalog, rows, store_of
 from keyed_calls import CALLS, Call, drop_of_view, files_beside, jointly
 
 import icecore
@@ -258,3 +260,37 @@ def test_every_call_that_makes_one_commit_takes_a_key(cls: type) -> None:
         names = inspect.signature(call).parameters.keys() if not name.startswith("_") else ()
         if "message" in names or (cls, name) in WITHOUT:
             assert (KEY in names) != ((cls, name) in WITHOUT), f"{cls.__name__}.{name}"
+
+
+def resolvable(lake: Catalog) -> str:
+    """A table with a conflict: another engine's commit does not follow what the log has."""
+    table = make_table(lake, "torn", properties={"icecore.materialize": "manual"})
+    table.append(rows(1))
+    with contextlib.closing(pyiceberg_catalog(lake.path)) as peer:
+        peer.load_table("ns.torn").append(rows(2))
+    return "ns.torn"
+
+
+DRY: Mapping[str, Callable[[Catalog], Callable[..., Any]]] = {
+    "resolve": lambda c: partial(c.resolve, resolvable(c), "log"),
+    "revert": lambda c: partial(c.revert, drop_of_view(c)),
+    "restore": lambda c: partial(c.restore, drop_of_view(c) - 1, table="ns.past"),
+    "undo": lambda c: partial(c.undo, "ns.u"),
+    "migrate_table": lambda c: partial(c.migrate_table, files_beside(c), "ns.new"),
+    "snapshot_table": lambda c: partial(c.snapshot_table, files_beside(c), "ns.new"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::icecore.engine.foreign.adopter.ForeignCommitWarning")
+@pytest.mark.parametrize("name", DRY)
+def test_a_dry_run_under_a_key_says_what_the_call_would(lake: Catalog, name: str) -> None:
+    """That it is done, or that the key is another call's; it takes no key itself."""
+    call = DRY[name](lake)
+    assert not call(idempotency_key="k", dry_run=True).is_done
+    call(idempotency_key="k")
+    position = lake.position
+    assert call(idempotency_key="k", dry_run=True).is_done
+    lake.load_table("ns.t").append(rows(1), idempotency_key="other")
+    with pytest.raises(ReusedKeyError):
+        call(idempotency_key="other", dry_run=True)
+    assert lake.position == position + 1
