@@ -7,6 +7,7 @@ A location is taken as it is written, as Java and PyIceberg do: nothing in it is
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
@@ -96,6 +97,7 @@ def given_location(location: str) -> str:
 
 EQUAL_SCHEMES: Mapping[str, str] = {"s3a": "s3", "s3n": "s3"}
 """Schemes that stand for another."""
+_FILE = re.compile("^file:(//)?/")
 
 
 def location_key(location: str) -> str:
@@ -109,6 +111,17 @@ def location_key(location: str) -> str:
     scheme, _, rest = location.partition("://")
     scheme = scheme.lower()
     return f"{EQUAL_SCHEMES.get(scheme, scheme)}://{rest}"
+
+
+def path_key(location: str) -> str:
+    """A text that is the same for the schemes that stand for one another, the path as it is spelled.
+
+    By it a delete file names its data file, in plans and where rows are read: other engines compare all of the text, so
+    `//` or `/./` in it names another file.
+    """
+    path = _FILE.sub("/", location)
+    scheme, colon, rest = path.partition(":")
+    return f"{EQUAL_SCHEMES.get(scheme, scheme)}{colon}{rest}"
 
 
 @lru_cache(maxsize=100)

@@ -92,7 +92,7 @@ class RowDelta:
         merged: list[ContentFile] = []
         try:
             for f in self.files.delete_files:
-                name = None if f.referenced_data_file is None else at.storage.key(f.referenced_data_file)
+                name = None if f.referenced_data_file is None else at.storage.path_key(f.referenced_data_file)
                 task = None if name is None else by_name.get(name)
                 if name is not None:
                     # A delete applies to the very path that it names, however else that may be written.
@@ -126,7 +126,7 @@ class RowDelta:
         tasks: Iterable[FileScanTask] = ()
         if snapshot is not None and paths:
             tasks = at.planner.tasks(at.state, snapshot, TRUE, schema, paths=paths)
-        by_name = {at.storage.key(t.file.file_path): t for t in tasks}
+        by_name = {at.storage.path_key(t.file.file_path): t for t in tasks}
         if missing := names.wanted - by_name.keys():
             raise ValidationError(f"deletes name {there[min(missing)]}, which is not in the snapshot any more")
         names.check_partitions(at.metadata, {**{n: t.file for n, t in by_name.items()}, **names.added})
@@ -156,7 +156,7 @@ class _Names:
     """The data files that deletes by position name: `wanted` are those of the table, `added` the new ones."""
 
     def __init__(self, storage: Storage, delta: DeltaFiles) -> None:
-        self.added = {storage.key(f.file_path): f for f in delta.data_files}
+        self.added = {storage.path_key(f.file_path): f for f in delta.data_files}
         self.storage = storage
         self.written: dict[str, str] = {}
         self.by_delete: list[tuple[ContentFile, Sequence[str]]] = []
@@ -164,7 +164,7 @@ class _Names:
             if d.content is DataFileContent.POSITION_DELETES:
                 named: set[str] = set()
                 if d.referenced_data_file:
-                    name = storage.key(d.referenced_data_file)
+                    name = storage.path_key(d.referenced_data_file)
                     if d.is_deletion_vector and name in self.written:
                         raise ValidationError(
                             f"{d.referenced_data_file} must have one deletion vector, found more (D2)"
@@ -181,11 +181,11 @@ class _Names:
         for paths in planned:
             exact = pa.array([self.written[n] for n in self.wanted if n in self.written], pa.string())
             for path in paths.filter(pc.is_in(paths, exact)).to_pylist():
-                found.setdefault(self.storage.key(path), path)
+                found.setdefault(self.storage.path_key(path), path)
             if self.wanted - found.keys():
                 # A path may be written in several ways.
                 for path in paths.to_pylist():
-                    found.setdefault(self.storage.key(path), path)
+                    found.setdefault(self.storage.path_key(path), path)
         return {n: p for n, p in found.items() if n in self.wanted}
 
     def check_partitions(self, metadata: TableMetadata, files: Mapping[str, ContentFile]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, field
 
-from icecore.engine.common.location import EQUAL_SCHEMES, LocationMapping, is_inside, local_path, location_key
+from icecore.engine.common.location import EQUAL_SCHEMES, LocationMapping, is_inside, local_path, location_key, path_key
 from icecore.engine.errors import (
     FileExistsInStorageError,
     IcecoreError,
@@ -102,6 +102,10 @@ class Storage:
     def key(self, location: str) -> str:
         """A text that is the same for all spellings of a file's location, resolved: see `location_key`."""
         return location_key(self.resolve(location))
+
+    def path_key(self, location: str) -> str:
+        """A text by which delete files name data files, resolved: see `location.path_key`."""
+        return path_key(self.resolve(location))
 
     def behind(self, mapping: LocationMapping) -> Storage:
         """The storage of locations that another mapping resolves first."""

@@ -57,7 +57,7 @@ class DeleteCache:
 
         Raises MissingFileError or CorruptFileError naming the delete file.
         """
-        path = storage.key(data_file)
+        path = storage.path_key(data_file)
         if len(vectors := [d for d in deletes if d.is_deletion_vector]) > 1:
             raise CorruptFileError(f"{data_file} has {len(vectors)} deletion vectors, of which there can be one (D2)")
         with self._lock:
@@ -177,7 +177,7 @@ def _blob(storage: Storage, d: ContentFile) -> bytes:
 
 
 def read_position_deletes(storage: Storage, d: ContentFile) -> dict[str, Positions]:
-    """The deleted positions by data file, as `location_key` has its path. Raises MissingFileError, CorruptFileError."""
+    """The deleted positions by data file, as `path_key` has its path. Raises MissingFileError, CorruptFileError."""
     found: dict[str, list[Positions]] = {}
     for paths, positions in position_delete_rows(storage, d):
         _split_by_path(storage, paths, np.asarray(positions), found)
@@ -213,7 +213,7 @@ def _split_by_path(storage: Storage, paths: pa.Array, positions: Positions, foun
     order = np.argsort(codes, kind="stable")
     ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))
     for location, part in zip(encoded.dictionary.to_pylist(), np.split(positions[order], ends[:-1]), strict=True):
-        found.setdefault(storage.key(location), []).append(part)
+        found.setdefault(storage.path_key(location), []).append(part)
 
 
 def _delete_column(source: Source, d: ContentFile, field_id: int, name: str) -> FileField:

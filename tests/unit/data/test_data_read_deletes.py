@@ -62,6 +62,21 @@ def test_d3_position_deletes_of_several_files(tmp_path: Path) -> None:
     assert left(file, position_deletes(tmp_path / "d4.parquet", [])) == list(range(10))
 
 
+@pytest.mark.parametrize(("old", "new"), [("/f.p", "//f.p"), ("/f.p", "/./f.p"), ("file:", "FILE:")])
+def test_d3_a_path_that_is_spelled_otherwise_is_another_files(tmp_path: Path, old: str, new: str) -> None:
+    """As Java and PyIceberg, which compare all of the text, have it; plans have the same key."""
+    file = numbered(tmp_path / "f.parquet")
+    path = f"file://{tmp_path}/f.parquet"
+    assert left(file, position_deletes(tmp_path / "one.parquet", [(path, 0)])) == list(range(1, 10))
+    other = path.replace(old, new)
+    assert other != path
+    assert left(file, position_deletes(tmp_path / "other.parquet", [(other, 0)])) == list(range(10))
+    if new != "FILE:":
+        assert left(evolve(file, file_path=other), position_deletes(tmp_path / "own.parquet", [(other, 0)])) == list(
+            range(1, 10)
+        )
+
+
 def test_d3_splits_apply_deletes_by_position_in_the_file(tmp_path: Path) -> None:
     file = numbered(tmp_path / "f.parquet")
     deletes = position_deletes(tmp_path / "d.parquet", [(file.file_path, 1), (file.file_path, 8)])
