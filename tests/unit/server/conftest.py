@@ -9,6 +9,8 @@ import pytest
 from rest_client import RestClient, served
 
 import icecore
+from icecore.engine.evolution.schema_text import parse_schema
+from icecore.engine.server.auth.access_tokens import AccessTokens
 
 
 @pytest.fixture
@@ -23,3 +25,13 @@ def rest(catalog: icecore.Catalog) -> Iterator[RestClient]:
     """A client of the server of that warehouse."""
     with served(catalog) as client:
         yield client
+
+
+@pytest.fixture
+def tokens(catalog: icecore.Catalog) -> AccessTokens:
+    """The tokens of a warehouse that has tables in two namespaces."""
+    catalog.create_namespace("sales")
+    for name in ("sales.orders", "people"):
+        catalog.create_namespace(name)
+        catalog.create_table(f"{name}.t", parse_schema("id long"))
+    return AccessTokens(catalog._warehouse.store)
