@@ -263,7 +263,7 @@ class DataScan(ScanDisplay):
     def to_spark_filtered_there(self, session: SparkSession, further: Expression) -> DataFrame:
         """The rows of the files that a further filter leaves, bound to the schema, which Spark applies to rows itself.
 
-        The limit is not applied.
+        The limit is not applied. What such a query joins them with may leave further files.
         """
         from icecore.engine.expression.simplify import and_
         from icecore.engine.spark.read.scan_to_spark import read_plan
@@ -278,6 +278,7 @@ class DataScan(ScanDisplay):
             metadata=self._state.metadata,
             storage=self.storage,
             filter=self.row_filter,
+            replanned=planned_by_spark.replanned(self, further),
         )
 
     def export(self, folder: str | Path) -> None:

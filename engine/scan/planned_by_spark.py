@@ -95,7 +95,8 @@ def planned_with_columns(scan: Plannable, names: Sequence[str]) -> tuple[Planned
 class Replanned:
     """A scan that is planned again with a further filter, bound to its schema.
 
-    It keeps no planner alive and opens none that was closed: then it raises StorageError.
+    It keeps no planner alive and opens none that was closed: then it raises StorageError. `is_filtered` says whether
+    its filter has a query's own filters in it already.
     """
 
     _planner: ref[Planner]
@@ -104,12 +105,13 @@ class Replanned:
     _entries: str
     _row_filter: Expression
     _schema: Schema
+    is_filtered: bool = False
 
-    def locations(self, further: Expression) -> list[str]:
+    def locations(self, further: Expression) -> pa.ChunkedArray:
         """The locations of the files that the filter leaves."""
         condition = and_(self._row_filter, further)
         left = self._open().plan_manifests(self._state, self._listed, condition, self._schema, self._entries)
-        return [str(location) for location in left.files["file_path"].to_pylist()]
+        return left.files["file_path"]
 
     def known(self, further: Expression, asked: Sequence[tuple[str, NestedField | None]]) -> list[str | None] | None:
         """The answers to aggregates as text, null for no value; None where metadata does not tell all of them.
@@ -141,12 +143,14 @@ class Replanned:
         return planner
 
 
-def replanned(scan: Plannable) -> Replanned | None:
-    """The same scan for further filters; None where plans are not made here."""
+def replanned(scan: Plannable, of_query: Expression | None = None) -> Replanned | None:
+    """The same scan for further filters, beyond one of a query if it is given; None where plans are not made here."""
     if scan._session is not None:
         return None
     listed, entries = scan._manifests()
-    return Replanned(ref(scan._planner), scan._state, listed, entries, scan.row_filter, scan.schema)
+    is_filtered = of_query is not None
+    condition = scan.row_filter if of_query is None else and_(scan.row_filter, of_query)
+    return Replanned(ref(scan._planner), scan._state, listed, entries, condition, scan.schema, is_filtered)
 
 
 def _planner(scan: Plannable, session: SparkSession) -> SparkPlanner:

@@ -291,7 +291,7 @@ class _NativeRead:
             return None
         read = [c for c in self.group.columns if c.is_read and c.field.field_id not in self.group.lacking]
         terms = dict(_terms(self.context.schema, read, ()))
-        return FilePruning(terms, self.group.files.locations.to_pylist(), self.context.replanned, self.is_all)
+        return FilePruning(terms, self.group.files.locations, self.context.replanned, self.is_all)
 
     def joined(self) -> DataFrame:
         """The same by public API alone."""

@@ -3,6 +3,7 @@ package icecore;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
@@ -21,7 +22,9 @@ public class FilePruning {
   private static final ExecutorService THREADS = Executors.newCachedThreadPool(new Daemons());
 
   private final Function asked;
+  private final boolean isFiltered;
   private final Last files = new Last();
+  private final Last joined = new Last();
   private final Last aggregates = new Last();
 
   /**
@@ -29,13 +32,17 @@ public class FilePruning {
    *
    * Below the filter may stand a line of aggregates, as min:6964 of a column whose name is given in hexadecimal, or count:
    * of rows. Then it gives their answers, + and the text in hexadecimal or - for null, or an empty text.
+   *
+   * `isFiltered` says whether the files are chosen by the query's own filters already.
    */
-  public FilePruning(Function asked) {
+  public FilePruning(Function asked, boolean isFiltered) {
     this.asked = asked;
+    this.isFiltered = isFiltered;
   }
 
   /** Those of the chosen files that may hold rows of the filters. */
   public int[] pruned(int[] chosen, int count, Seq filters) {
+    if (isFiltered) return chosen;
     String answer;
     try {
       answer = answer(files, FilterText.of(filters));
@@ -49,6 +56,20 @@ public class FilePruning {
     int kept = 0;
     for (int k = 0; k < chosen.length; k++) if (answer.charAt(chosen[k]) != '0') out[kept++] = chosen[k];
     return Arrays.copyOf(out, kept);
+  }
+
+  /** Whether each of the files may hold rows of a filter that is met while a query runs; null where that is not known. */
+  public BitSet joined(int count, String filter) {
+    String answer;
+    try {
+      answer = answer(joined, filter);
+    } catch (Exception e) {
+      return null;
+    }
+    if (answer == null || answer.length() != count) return null;
+    BitSet out = new BitSet(count);
+    for (int i = 0; i < count; i++) if (answer.charAt(i) != '0') out.set(i);
+    return out;
   }
 
   /** The answers to aggregates, as `KnownAggregates.Source` has it. */

@@ -1,8 +1,12 @@
 package icecore;
 
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.CreateArray;
 import org.apache.spark.sql.catalyst.expressions.ElementAt;
 import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
@@ -30,6 +34,8 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -41,11 +47,70 @@ import scala.collection.immutable.Seq;
  * strings are given in hexadecimal, values as Spark holds them.
  */
 public class FilterText {
+  /** Of more values only the least and the greatest are told. */
+  private static final int MOST = 10000;
   private static final String[] HIDDEN = {"__metadata_col", "__file_source_metadata_col"};
 
   /** All of the filters. */
   public static String of(Seq filters) {
     return list("and", filters);
+  }
+
+  /**
+   * Whether an expression is a column of a file of which `oneOf` can be said, or whole numbers of one made longer. Floats
+   * are none, as their equality is not that of their bytes.
+   */
+  public static boolean isKey(Expression e) {
+    if (isLonger(e)) return column(child(e, 0)) != null;
+    DataType type = e.dataType();
+    boolean isSaid = type.equals(DataTypes.StringType)
+        || type.equals(DataTypes.BinaryType)
+        || type.equals(DataTypes.BooleanType)
+        || type.equals(DataTypes.DateType)
+        || type.equals(DataTypes.TimestampType)
+        || type.equals(DataTypes.TimestampNTZType)
+        || type instanceof IntegerType
+        || type instanceof LongType
+        || type instanceof DecimalType;
+    return isSaid && column(e) != null;
+  }
+
+  /** What is the same of two keys of one relation, whatever plans they are in. */
+  public static String named(Expression key) {
+    return column(isLonger(key) ? child(key, 0) : key) + key.dataType().simpleString();
+  }
+
+  private static boolean isLonger(Expression e) {
+    return e instanceof Cast && e.dataType() instanceof LongType && child(e, 0).dataType() instanceof IntegerType;
+  }
+
+  /** Those of the values that rows may have in the column of a key: no nulls, and no numbers that are too long for it. */
+  public static List valuesOf(Expression key, Object[] values) {
+    ArrayList out = new ArrayList();
+    for (int i = 0; i < values.length; i++) {
+      Object v = values[i];
+      if (v != null && isLonger(key)) {
+        int shorter = ((Long) v).intValue();
+        v = shorter == ((Long) v).longValue() ? Integer.valueOf(shorter) : null;
+      }
+      if (v != null) out.add(v);
+    }
+    return out;
+  }
+
+  /** That the column of a key has one of some values as `valuesOf` gives them, or one between them where they are many. */
+  public static String oneOf(Expression key, List values) {
+    Expression column = isLonger(key) ? child(key, 0) : key;
+    DataType type = column.dataType();
+    if (values.size() > MOST) {
+      if (type instanceof BinaryType) return null;
+      String least = made(">=", column(column), value(Collections.min(values), type));
+      String greatest = made("<=", column(column), value(Collections.max(values), type));
+      return "[\"and\"," + least + "," + greatest + "]";
+    }
+    StringBuilder out = new StringBuilder();
+    for (int i = 0; i < values.size(); i++) if (!append(out, value(values.get(i), type))) return null;
+    return made("in", column(column), "[" + out + "]");
   }
 
   private static String of(Expression e) {

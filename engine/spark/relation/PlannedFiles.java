@@ -12,6 +12,7 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -57,6 +58,8 @@ import scala.collection.immutable.Seq;
  * Spark would leave out row groups without a word. It lives in the driver alone.
  */
 public class PlannedFiles implements FileIndex {
+  /** The constant of `numbered` files. */
+  public static final String NUMBER = "__icecore_planned";
   private static final int THREADS = 32;
   private static final int ALONE = 16;
 
@@ -68,6 +71,7 @@ public class PlannedFiles implements FileIndex {
   private final InternalRow[] values;
   private final FileStatus[] statuses;
   private final FilePruning pruning;
+  private PlannedFiles numbered;
 
   /** `plan` is what `plan_bytes.py` writes; `pruning` may be null. */
   public PlannedFiles(SparkSession session, StructType constants, byte[] plan, FilePruning pruning) {
@@ -95,6 +99,40 @@ public class PlannedFiles implements FileIndex {
     this.values = new InternalRow[n];
     for (int i = 0; i < n; i++) this.values[i] = new GenericInternalRow(rows[i]);
     this.statuses = new FileStatus[n];
+  }
+
+  private PlannedFiles(PlannedFiles files) {
+    this.session = files.session;
+    this.constants = files.constants.add(NUMBER, DataTypes.IntegerType);
+    this.plan = files.plan;
+    this.pruning = files.pruning;
+    this.paths = files.paths;
+    this.size = files.size;
+    this.statuses = files.statuses;
+    int known = files.constants.length();
+    this.values = new InternalRow[paths.length];
+    for (int i = 0; i < paths.length; i++) {
+      Object[] row = Arrays.copyOf(((GenericInternalRow) files.values[i]).values(), known + 1);
+      row[known] = Integer.valueOf(i);
+      this.values[i] = new GenericInternalRow(row);
+    }
+    this.numbered = this;
+  }
+
+  /** The same files, each with its place among them as a constant, by which `JoinedFiles` chooses. */
+  public synchronized PlannedFiles numbered() {
+    if (numbered == null) numbered = new PlannedFiles(this);
+    return numbered;
+  }
+
+  /** Whether a filter may leave some of the files. */
+  public boolean canChoose() {
+    return pruning != null && paths.length > 1;
+  }
+
+  /** The numbers of files that may hold rows of a filter in the words of `FilterText`; null where that is not known. */
+  public BitSet chosenBy(String filter) {
+    return pruning == null ? null : pruning.joined(paths.length, filter);
   }
 
   private static Object[] column(ByteBuffer in, int n, DataType type) {
@@ -208,7 +246,14 @@ public class PlannedFiles implements FileIndex {
         f.name(), f.dataType(), true, Metadata.empty(), NamedExpression$.MODULE$.newExprId(), seq(new ArrayList()));
   }
 
-  private synchronized void findStatuses(int[] chosen) {
+  private void findStatuses(int[] chosen) {
+    // Files that are numbered have the same statuses.
+    synchronized (statuses) {
+      findMissing(chosen);
+    }
+  }
+
+  private void findMissing(int[] chosen) {
     int[] missing = new int[chosen.length];
     int count = 0;
     for (int k = 0; k < chosen.length; k++) if (statuses[chosen[k]] == null) missing[count++] = chosen[k];

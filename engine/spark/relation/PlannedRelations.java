@@ -7,6 +7,7 @@ import java.util.function.Function;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
@@ -16,6 +17,7 @@ import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Seq;
 
 /** What Python calls: a DataFrame of planned files, in few calls, since each one costs. */
 public class PlannedRelations {
@@ -40,7 +42,8 @@ public class PlannedRelations {
 
   /**
    * The columns `fields` of the files as a DataFrame, with their constants; both types are given as JSON. `asked` chooses
-   * files by filters and knows aggregates, as `FilePruning` has it; it may be null. `isLocal` is of `PlannedParquet`.
+   * files by filters and knows aggregates, as `FilePruning` has it, as `isFiltered`; it may be null. `isLocal` is of
+   * `PlannedParquet`.
    */
   public Object frame(
       SparkSession session,
@@ -50,10 +53,11 @@ public class PlannedRelations {
       String fields,
       String options,
       boolean isLocal,
-      Function asked) {
+      Function asked,
+      boolean isFiltered) {
     StructType constantType = (StructType) DataType$.MODULE$.fromJson(constants);
     StructType dataType = (StructType) DataType$.MODULE$.fromJson(fields);
-    FilePruning pruning = asked == null ? null : new FilePruning(asked);
+    FilePruning pruning = asked == null ? null : new FilePruning(asked, isFiltered);
     PlannedFiles files = new PlannedFiles(pinned, constantType, plan, pruning);
     HadoopFsRelation relation = new HadoopFsRelation(
         files,
@@ -81,6 +85,16 @@ public class PlannedRelations {
       columns[i] = made.as(found[i].name(), own);
     }
     return frame.select(columns);
+  }
+
+  /** Has the queries of a session go by a rule, unless one of its class is there already. */
+  public void keep(SparkSession session, Rule rule) {
+    // As long as others keep rules of theirs.
+    synchronized (session.experimental()) {
+      Seq rules = session.experimental().extraOptimizations();
+      for (int i = 0; i < rules.length(); i++) if (rules.apply(i).getClass() == rule.getClass()) return;
+      session.experimental().extraOptimizations_$eq((Seq) rules.appended(rule));
+    }
   }
 
   /** The name of a column that Spark's Parquet reader fills with the position of each row. */

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.expression.nodes import TRUE, Expression
+from icecore.engine.formats.arrays import to_mask
 from icecore.engine.spark.relation.catalyst_filter import Columns, exact_filter_of, filter_of
 from icecore.engine.spec.types import NestedField
 
@@ -18,7 +22,12 @@ _log = logging.getLogger(__name__)
 class Replanned(Protocol):
     """A scan that is planned again with a further filter, bound to its schema."""
 
-    def locations(self, further: Expression) -> Collection[str]:
+    @property
+    def is_filtered(self) -> bool:
+        """Whether a query's own filters chose its files already."""
+        ...
+
+    def locations(self, further: Expression) -> pa.ChunkedArray:
         """The locations of the files that may hold rows of the filter."""
         ...
 
@@ -38,9 +47,14 @@ class FilePruning:
     """
 
     columns: Columns
-    locations: Sequence[str]
+    locations: pa.Array
     replanned: Replanned
     is_all: bool = False
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether a query's own filters chose the files already, so that only its joins may leave some of them."""
+        return self.replanned.is_filtered
 
     def apply(self, text: str) -> str:
         """The answer to a question, as `FilePruning.java` has them; nothing where files have to be read."""
@@ -56,13 +70,13 @@ class FilePruning:
         found = filter_of(text, self.columns)
         if found == TRUE:
             return ""
-        left = set(self.replanned.locations(found))
-        kept = "".join("1" if location in left else "0" for location in self.locations)
+        is_left = pc.is_in(self.locations, value_set=self.replanned.locations(found))
+        kept = (to_mask(is_left) + np.uint8(ord("0"))).tobytes().decode()
         _log.debug("a filter leaves %d of %d files: %s", kept.count("1"), len(kept), found)
         return kept
 
     def _known(self, text: str, aggregates: str) -> str:
-        found = exact_filter_of(text, self.columns) if self.is_all else None
+        found = exact_filter_of(text, self.columns) if self.is_all and not self.is_filtered else None
         if found is None:
             return ""
         told = self.replanned.known(found, [self._asked(a) for a in aggregates.split(" ")])

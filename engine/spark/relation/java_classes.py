@@ -18,14 +18,18 @@ from icecore.engine.spark.pyspark_api import SparkSession
 
 ENABLED = "spark.icecore.plannedFiles.enabled"
 _FOLDER = Path(__file__).parent
-ASKING = (_FOLDER / "FilterText.java", _FOLDER / "KnownAggregates.java")
+_RULES_FOLDER = _FOLDER / "rules"
+ASKING = (_FOLDER / "FilterText.java", _RULES_FOLDER / "KnownAggregates.java")
 _NAMES = ("FilterText", "FilePruning", "PlannedFiles", "PlannedParquet", "DeletedRows", "PlannedRelations")
 _SOURCES = tuple(_FOLDER / f"{name}.java" for name in _NAMES)
-_RULE = (_FOLDER / "KnownAggregates.java", _FOLDER / "PlannedAggregates.java")
+_RULES = (
+    (_RULES_FOLDER / "KnownAggregates.java", _RULES_FOLDER / "PlannedAggregates.java"),
+    (_RULES_FOLDER / "JoinedFiles.java", _RULES_FOLDER / "JoinPruning.java"),
+)
 _log = logging.getLogger(__name__)
 _lock = Lock()
 _compiled: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-_rules: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_rules: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()
 
 
 def planned_relations(session: SparkSession) -> Any | None:
@@ -53,27 +57,40 @@ def compile_ahead(session: SparkSession) -> None:
     Thread(target=made_object, args=(session, _SOURCES), name="icecore-compiler", daemon=True).start()
 
 
-def keep_rule(session: SparkSession, relations: Any) -> None:
-    """Has a session go by `PlannedAggregates`, above the classes of `planned_relations`.
+def keep_rules(session: SparkSession, relations: Any) -> None:
+    """Has a session go by `PlannedAggregates` and `JoinPruning`, above the classes of `planned_relations`.
 
-    The first time it is compiled meanwhile, for a fifth of a second that the first DataFrame does not wait for: a query
-    that is planned by then reads what metadata would tell.
+    The first time they are compiled meanwhile, for some tenths of a second that the first DataFrame does not wait for:
+    a query that is planned by then reads what metadata would tell, and what a join would leave out.
     """
     gateway = _gateway(session)
     with _lock:
-        is_first = gateway not in _rules
-        rule = _rules.setdefault(gateway, "not compiled yet")
-    if is_first:
-        Thread(target=_make_rule, args=(session, gateway, relations), name="icecore-compiler", daemon=True).start()
-    elif not isinstance(rule, str):
-        rule.keep(session._jsparkSession)
+        rules = _rules.get(gateway)
+        if rules is None:
+            _rules[gateway] = ()
+    if rules is None:
+        Thread(target=_make_rules, args=(session, gateway, relations), name="icecore-compiler", daemon=True).start()
+    for rule in rules or ():
+        relations.keep(session._jsparkSession, rule)
 
 
-def _make_rule(session: SparkSession, gateway: Any, relations: Any) -> None:
-    rule = _made(session, gateway, _RULE, relations)
-    _rules[gateway] = rule
-    if not isinstance(rule, str):
-        rule.keep(session._jsparkSession)
+def keep_rules_ahead(session: SparkSession) -> None:
+    """The same before there is a DataFrame of the session, all of it meanwhile."""
+
+    def keep() -> None:
+        relations = planned_relations(session)
+        if relations is not None:
+            keep_rules(session, relations)
+
+    Thread(target=keep, name="icecore-compiler", daemon=True).start()
+
+
+def _make_rules(session: SparkSession, gateway: Any, relations: Any) -> None:
+    for sources in _RULES:
+        rule = _made(session, gateway, sources, relations)
+        if not isinstance(rule, str):
+            _rules[gateway] = (*_rules[gateway], rule)
+            relations.keep(session._jsparkSession, rule)
 
 
 def _gateway(session: SparkSession) -> Any | None:

@@ -20,7 +20,7 @@ from icecore.engine.spark.pyspark_api import Column, DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.relation.file_pruning import FilePruning
-from icecore.engine.spark.relation.java_classes import keep_rule, planned_relations
+from icecore.engine.spark.relation.java_classes import keep_rules, planned_relations
 from icecore.engine.spark.relation.java_function import JavaFunction
 from icecore.engine.spark.relation.plan_bytes import plan_bytes
 
@@ -103,9 +103,10 @@ class PlannedFrames:
             _lines(options),
             is_local,
             None if pruning is None else JavaFunction(pruning.apply),
+            pruning is not None and pruning.is_filtered,
         )
-        if pruning is not None and pruning.is_all:
-            keep_rule(self.session, self.java)
+        if pruning is not None:
+            keep_rules(self.session, self.java)
         _log.debug("%d planned files are read by an index of their own", len(paths))
         return DataFrame(made, self.session)
 

@@ -14,7 +14,7 @@ from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import NoSuchNamespaceError, ValidationError, name_text
 from icecore.engine.spark.pyspark_api import SparkSession
-from icecore.engine.spark.relation.java_classes import ASKING, made_object
+from icecore.engine.spark.relation.java_classes import ASKING, keep_rules_ahead, made_object
 from icecore.engine.spark.relation.java_function import JavaFunction
 from icecore.engine.spark_source.registration import register_once
 from icecore.engine.spark_source.sql_catalog.named_rows import Answers, other_rows, table_rows
@@ -41,6 +41,7 @@ def register_catalog(session: SparkSession, catalog: Catalog | CatalogAt, name: 
     from pyspark.java_gateway import ensure_callback_server_started
 
     ensure_callback_server_started(session.sparkContext._gateway)
+    keep_rules_ahead(session)
     # Streams by a table's name are those of the format.
     register_once(session)
     answers = CatalogAnswers(session, catalog, name)

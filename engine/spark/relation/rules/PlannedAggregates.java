@@ -1,6 +1,5 @@
 package icecore;
 
-import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
@@ -10,31 +9,14 @@ import org.apache.spark.sql.catalyst.plans.logical.Subquery;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
-import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import scala.Function1;
-import scala.collection.immutable.Seq;
 import scala.runtime.AbstractPartialFunction;
 
 /** Aggregates of all rows of a plan that metadata tells, as constants, in the queries of a session. */
 public class PlannedAggregates extends Rule {
-  /** Has a session go by the rule. */
-  public void keep(SparkSession session) {
-    // As long as others keep rules of theirs.
-    synchronized (session.experimental()) {
-      Seq rules = session.experimental().extraOptimizations();
-      ArrayList all = new ArrayList();
-      for (int i = 0; i < rules.length(); i++) {
-        if (rules.apply(i) instanceof PlannedAggregates) return;
-        all.add(rules.apply(i));
-      }
-      all.add(this);
-      session.experimental().extraOptimizations_$eq(org.apache.spark.api.python.PythonUtils.toSeq(all));
-    }
-  }
-
   public TreeNode apply(TreeNode tree) {
     // Subqueries come again with the query that they are of; those of a change are run before it.
     boolean isChange = tree instanceof DeleteFromTable || tree instanceof UpdateTable || tree instanceof MergeIntoTable;
