@@ -3,12 +3,13 @@
 usage: python bench/query.py [ROWS]
 
 A table of 40 files, as it is, and with a fiftieth of its rows deleted by deletion vectors, which read_parquet gives all
-the same. `query` is a call from text to rows, `again` the same answer asked once more. Results go to
-results/query.json.
+the same. `query` is a call from text to rows whose text was asked before, `new text` one whose text was not, `again`
+the same answer asked once more. Results go to results/query.json.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 import tempfile
 from typing import Any
@@ -51,10 +52,11 @@ def measured(catalog: icecore.Catalog, name: str, query: str) -> dict[str, float
     files = [t.file.file_path.removeprefix("file://") for t in catalog.load_table(f"ns.{name}").scan().plan_files()]
     con = duckdb.connect()
     bare = query.format(rows=f"read_parquet({files})")
-    answer = catalog.query(text)
+    answer, numbers = catalog.query(text), itertools.count()
     calls = {
         "read_parquet": lambda: con.sql(bare).fetchall(),
         "query": lambda: catalog.query(text).fetchall(),
+        "new text": lambda: catalog.query(f"{text} /* {next(numbers)} */").fetchall(),
         "again": answer.fetchall,
     }
     return {what: 1000 * cpu_seconds(call, 5) for what, call in calls.items()}

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from icecore.engine.common.identifiers import IdentifierLike
     from icecore.engine.data.given_schema import SchemaLike
     from icecore.engine.foreign.parquet_folder import ParquetFolder
+    from icecore.engine.query.kept_queries import KeptQueries
     from icecore.engine.storage.location_rules import LocationRules
     from icecore.engine.table.commit_options import NewTableOptions
     from icecore.engine.table.table import Table
@@ -109,6 +110,10 @@ class Catalog:
     def read_only(self) -> bool:
         """Whether it was opened only to be read."""
         return self._warehouse.store.read_only
+
+    @property
+    def _kept_queries(self) -> KeptQueries:
+        return self._warehouse.queries
 
     @property
     def position(self) -> int:

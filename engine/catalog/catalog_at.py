@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 class CatalogAt:
     """The catalog as of a position. Tables and views loaded from it are as they were then, and can be read."""
 
+    # Its tables are loaded anew by each.
+    _kept_queries = None
+
     def __init__(self, warehouse: Warehouse, position: int) -> None:
         self.position = position
         self._warehouse = warehouse

@@ -301,6 +301,7 @@ def rebuild(catalog: CatalogHandle, identifier: IdentifierLike | None = None) ->
 
     warehouse = catalog._warehouse
     warehouse.store.check_writable()
+    warehouse.queries.clear()
     warehouse.planning.clear()
     if identifier is None:
         rebuild.rebuild(warehouse.store, warehouse.repository, warehouse.views)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import field, frozen
 
 from icecore.engine.errors import LostLogWarning, MovedWarehouseWarning, ReadOnlyError, StorageError
 from icecore.engine.log.location_mapping import storage_of
@@ -17,6 +17,7 @@ from icecore.engine.log.lock.held_log import has_content, wal_path
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import FORGETTING, MODELS, EventStore
 from icecore.engine.log.warehouse_folder import ROOT, WarehouseFolder, local_folder, note_root
+from icecore.engine.query.kept_queries import KeptQueries
 from icecore.engine.repository.assembly import CACHE_FOLDER, assemble, scratch_folder
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.view_repository import ViewRepository
@@ -43,6 +44,7 @@ class Warehouse:
     repository: Repository
     views: ViewRepository
     planning: Planning
+    queries: KeptQueries = field(factory=KeptQueries, repr=False)
 
     @property
     def models(self) -> ReadModels:
@@ -65,6 +67,7 @@ class Warehouse:
 
     def close(self) -> None:
         """Closes the log and drops all caches."""
+        self.queries.clear()
         self.planning.close()
         self.store.close()
 

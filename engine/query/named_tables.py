@@ -44,6 +44,11 @@ class NamedTables:
     _names: _EachName = field(repr=False)
     _at_values: Sequence[str] = field(repr=False)
 
+    @property
+    def computes_at(self) -> bool:
+        """Whether some AT stands before more than a value or a parameter: a function may give another one."""
+        return any("(" in sql for sql in self._at_values)
+
     def metadata_columns(self, columns: Mapping[str, Collection[str]], tables: Collection[str]) -> dict[str, list[str]]:
         """The metadata columns that the query asks of `tables`, by internal names, where none has such a column itself.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import duckdb
@@ -23,6 +23,8 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.queries.query_limits import limited_connection, parameters_by_name, timeout_seconds
+from icecore.engine.query.kept_queries import key_of
+from icecore.engine.query.kept_query import KeptQuery, Meaning
 from icecore.engine.query.named_tables import named_tables
 from icecore.engine.query.needed_rows import PLANS, needed_rows, stand_in
 from icecore.engine.query.plain_rows import plain
@@ -61,8 +63,17 @@ def prepare_query(
     if memory_limit is not None:
         limited_connection(memory_limit).close()
     scope = NameScope(namespace, None, _OWNER)
-    with _preparation(catalog, lambda: names_in(catalog), seconds, memory_limit) as preparation:
-        return preparation.answer(preparation.query(sql, scope, values), _OWNER)
+    all_names = partial(names_in, catalog)
+    kept = None if memory_limit is not None else catalog._kept_queries
+    key = None if kept is None else key_of(sql, namespace, values)
+    known = None if kept is None or key is None else kept.find(key)
+    if isinstance(known, KeptQuery) and (again := known.answer(catalog, all_names, seconds)) is not None:
+        return again
+    with _preparation(catalog, all_names, seconds, memory_limit) as preparation:
+        answer = preparation.answer(preparation.query(sql, scope, values), _OWNER)
+    if kept is not None and key is not None and preparation.is_for_later():
+        kept.put(key, KeptQuery.of(answer, preparation.meanings))
+    return answer
 
 
 def query_in(lookup: Lookup, sql: str, parameters: Mapping[str, Any] | None, namespace: Identifier) -> QueryAnswer:
@@ -119,6 +130,13 @@ class _Preparation:
     views: dict[Identifier, InternalQuery] = field(factory=dict)
     whole: dict[Identifier, ArrowRows] = field(factory=dict)
     now: str | None = None
+    meanings: list[Meaning] = field(factory=list)
+    is_at_value: bool = False
+
+    def is_for_later(self) -> bool:
+        """Whether all follows from the text and from what its names mean: no time, no rows that were made by then."""
+        is_made = any(isinstance(m.found, ArrowRows) for m in self.meanings) or bool(self.whole)
+        return self.now is None and not is_made and not self.is_at_value
 
     def query(
         self, sql: str, scope: NameScope, values: Mapping[str, Any] | None, path: tuple[Identifier, ...] = ()
@@ -127,6 +145,7 @@ class _Preparation:
         with _duckdb_refusals(scope.owner):
             self.tell_time(sql)
             named = named_tables(self.con, sql, scope.owner, values, self.numbers)
+        self.is_at_value |= named.computes_at
         rows: dict[str, RowsOf] = {}
         columns: dict[str, list[str]] = {}
         within: list[InternalQuery] = []
@@ -135,6 +154,7 @@ class _Preparation:
                 at = ".".join(mention.parts)
                 raise ValidationError(f"{scope.owner}: AT is not supported in a view's query, found at {at}")
             found = rows_of(mention, scope, self.lookup, self.all_names)
+            self.meanings.append(Meaning.of(mention, scope, found))
             if isinstance(found, ViewSource):
                 columns[internal] = [f.name for f in found.view.schema().fields]
                 within.append(self.expanded(internal, found.view, path))

@@ -16,6 +16,7 @@ from icecore.engine.common.optional_packages import to_pandas
 from icecore.engine.common.text import rows_html
 from icecore.engine.errors import MissingFileError, StorageError, ValidationError
 from icecore.engine.queries import duck
+from icecore.engine.queries.named_queries import query
 from icecore.engine.queries.query_limits import Deadline, within_limits
 from icecore.engine.query.file_instances import FILE_INSTANCES, instance_of
 from icecore.engine.query.needed_rows import NeededRows
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 BATCH_ROWS = 131_072
+MOST_HELD = 4 << 20
+"""The bytes of the largest relation that is kept for the next answer of the same query."""
 _SHOWN = 20
 """The rows that a notebook shows."""
 
@@ -62,7 +65,31 @@ class IdleConnection:
     _waiting: list[tuple[int, duckdb.DuckDBPyConnection]] = field(factory=list)
 
     def taken(self) -> duckdb.DuckDBPyConnection | None:
-        """The connection, which nobody else has from now on; None where there is none."""
+        """The connection, which nobody else has from now on; None where there is none that answers."""
+        con = self._popped()
+        if con is None:
+            return None
+        try:
+            duck.rows(con, query(duck.SETTINGS, "reads_files"))
+        except duckdb.Error:
+            # After a fatal error an instance answers nothing any more.
+            con.close()
+            return None
+        return con
+
+    def put(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Keeps a connection, unless there is one."""
+        if self._waiting:
+            con.close()
+        else:
+            self._waiting.append((os.getpid(), con))
+
+    def close(self) -> None:
+        """Ends the connection, if there is one; in a forked process it is left to the parent."""
+        if (con := self._popped()) is not None:
+            con.close()
+
+    def _popped(self) -> duckdb.DuckDBPyConnection | None:
         try:
             pid, con = self._waiting.pop()
         except IndexError:
@@ -72,12 +99,18 @@ class IdleConnection:
         fork_safety.abandon(con)
         return None
 
-    def put(self, con: duckdb.DuckDBPyConnection) -> None:
-        """Keeps a connection, unless there is one."""
-        if self._waiting:
-            con.close()
-        else:
-            self._waiting.append((os.getpid(), con))
+
+@define(eq=False)
+class Held:
+    """The share that answers of one query over the same rows have: relations that take little memory, a connection."""
+
+    relations: dict[str, ScanRelation] = field(factory=dict)
+    idle: IdleConnection = field(factory=IdleConnection)
+
+    def put(self, name: str, relation: ScanRelation) -> None:
+        """Holds a relation for the answers to come, unless it is large or there is one."""
+        if relation.held_bytes <= MOST_HELD:
+            self.relations.setdefault(name, relation)
 
 
 @define(eq=False)
@@ -90,9 +123,10 @@ class QueryAnswer:
 
     schema: pa.Schema
     _prepared: PreparedQuery = field(repr=False)
+    _held: Held = field(factory=Held, repr=False)
     _relations: dict[str, ScanRelation] = field(factory=dict, repr=False)
     _arrow: dict[str, pa.Table] = field(factory=dict, repr=False)
-    _idle: IdleConnection = field(factory=IdleConnection, repr=False)
+    _own_idle: IdleConnection = field(factory=IdleConnection, repr=False)
 
     @property
     def columns(self) -> list[str]:
@@ -175,6 +209,13 @@ class QueryAnswer:
             raise
         self._idle.put(con)
 
+    @property
+    def _idle(self) -> IdleConnection:
+        """The connection of all answers of the query where they share all relations: errors are told by these."""
+        self._relations = {**self._held.relations, **self._relations}
+        are_held = all(self._held.relations.get(n) is r for n, r in self._relations.items())
+        return self._held.idle if are_held else self._own_idle
+
     def _connection(self) -> duckdb.DuckDBPyConnection:
         """A connection that can reach the local files of the query, and perhaps others of the same snapshots.
 
@@ -183,6 +224,7 @@ class QueryAnswer:
         for name, rows in self._prepared.rows.items():
             if isinstance(rows, TableRows) and name not in self._relations:
                 self._relations[name] = rows.relation(f"{name}_of", self._prepared.needed[name])
+                self._held.put(name, self._relations[name])
         files = frozenset(f for r in self._relations.values() for f in r.files)
         if self._prepared.memory_limit is not None:
             return instance_of(files, self._prepared.memory_limit)

@@ -14,6 +14,7 @@ from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import MissingFileError, NoSuchTableError, ValidationError
 from icecore.engine.expression.evaluate import evaluate
 from icecore.engine.expression.nodes import TRUE
+from icecore.engine.query.kept_queries import KeptQueries
 from icecore.engine.query.named_tables import Mention
 from icecore.engine.query.needed_rows import NeededRows
 from icecore.engine.query.source_names import Lookup, NameScope, TableSource, ViewSource, find_source
@@ -44,6 +45,9 @@ class QueryCatalog(Lookup, Protocol):
 
     def list_views(self, namespace: Identifier) -> Iterable[Identifier]: ...
 
+    @property
+    def _kept_queries(self) -> KeptQueries | None: ...
+
 
 @frozen
 class TableRows:
@@ -59,6 +63,11 @@ class TableRows:
     def with_metadata(self, names: Sequence[str]) -> TableRows:
         """The rows with metadata columns after their own."""
         return TableRows(self.scan.update(selected_fields=("*", *names)))
+
+    def is_same(self, other: TableRows) -> bool:
+        """Whether both are of the same snapshot of a table that nothing was committed to in between."""
+        ours, theirs = self.scan, other.scan
+        return ours.is_of_same_state(theirs) and ours.snapshot == theirs.snapshot and ours.schema == theirs.schema
 
     def needed(self, rows: NeededRows) -> DataScan:
         """The scan of the files that can have rows that matter."""
@@ -90,6 +99,22 @@ class ArrowRows:
 
 
 RowsOf = TableRows | ArrowRows
+
+
+def forgotten_of(found: RowsOf | ViewSource) -> str:
+    """The position at which bounds of a table's files were forgotten last, which plans had; empty for all else."""
+    return found.scan.forgotten() if isinstance(found, TableRows) else ""
+
+
+def is_same(before: RowsOf | ViewSource, now: RowsOf | ViewSource) -> bool:
+    """Whether a name still means the rows or the view that it meant; never of rows that were made by then."""
+    match before, now:
+        case TableRows(), TableRows():
+            return before.is_same(now)
+        case ViewSource(), ViewSource():
+            return before == now
+        case _:
+            return False
 
 
 def _is_of(task: FileScanTask, rows: NeededRows) -> bool:

@@ -198,6 +198,14 @@ class DataScan(ScanDisplay):
 
         return evolve(self, row_filter=and_(self.row_filter, further))
 
+    def is_of_same_state(self, other: DataScan) -> bool:
+        """Whether both are planned over one state of a table by one planner."""
+        return self._state is other._state and self._planner is other._planner
+
+    def forgotten(self) -> str:
+        """The position at which bounds of the table's files were forgotten last; empty where they never were."""
+        return self._planner.forgotten(self._state.stream)
+
     def count(self) -> int:
         """The number of rows: from metadata and deleted positions where no residual is in the way."""
         from icecore.engine.data.read.apply_deletes import DeleteCache

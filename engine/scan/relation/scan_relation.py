@@ -53,6 +53,7 @@ from icecore.engine.spec.types import NestedField
 MOST_GROUPS = 64
 """With more kinds of files than that the rest is read by this engine."""
 
+_BYTES_OF_TASK = 2048
 _GLOB = frozenset("*?[")
 # Virtual columns, which a column of a file hides.
 _PLACES = {"file_index", "file_row_number"}
@@ -80,12 +81,16 @@ class Scanned(Protocol):
 
 @frozen
 class ScanRelation:
-    """A query over relations that have to be registered by these names, and the local files that it reads itself."""
+    """A query over relations that have to be registered by these names, and the local files that it reads itself.
+
+    `held_bytes` is about what it takes to hold it.
+    """
 
     sql: str
     relations: Mapping[str, Any]
     files: tuple[str, ...]
     streams: tuple[RowStream, ...]
+    held_bytes: int
 
 
 @define
@@ -158,7 +163,10 @@ class _Relation:
         names = [f"c{i} AS {quote(name)}" for i, name in enumerate(column_names(self.scan.projection))]
         limit = "" if self.scan.limit is None else f"LIMIT {self.scan.limit}"
         sql = query(SQL, "renamed", columns=", ".join(names), rows=duck.union_all(parts), limit=limit)
-        return ScanRelation(sql, self.relations, tuple(self.files), tuple(self.streams))
+        # A stream reads what is deleted each time, and would hold on to what was read here.
+        self.deletes = DeleteCache()
+        held = sum(r.nbytes for r in self.relations.values() if isinstance(r, pa.Table)) + _BYTES_OF_TASK * len(tasks)
+        return ScanRelation(sql, self.relations, tuple(self.files), tuple(self.streams), held)
 
     def counted(self, tasks: Sequence[FileScanTask]) -> tuple[int, list[FileScanTask]]:
         """The number of rows of the files that need not be read where nothing else matters, and the tasks of others."""

@@ -1,0 +1,90 @@
+"""Queries that were made ready, kept for when the same is asked again of tables and views as they were.
+
+Whether they still are is looked up each time, as for a query that is new.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from decimal import Decimal
+from typing import Any, Protocol
+from uuid import UUID
+
+from attrs import define, field
+
+from icecore.engine.common import fork_safety
+from icecore.engine.common.fork_safety import Lock
+from icecore.engine.common.identifiers import Identifier
+
+MOST_KEPT = 16
+MOST_CONNECTIONS = 4
+"""Those asked last have a connection that waits for them, by which an instance of DuckDB stays."""
+MOST_TEXT = 100_000
+# What is another value has another text, and none has a time zone of its own.
+_PLAIN = {int, float, str, bool, bytes, type(None), Decimal, UUID, dt.date, dt.time, dt.datetime, dt.timedelta}
+
+
+def key_of(sql: str, namespace: Identifier, parameters: Mapping[str, Any] | None) -> Hashable | None:
+    """The key that queries have in common that are the same; None for one that is not kept."""
+    values = [] if parameters is None else [(name, type(v), repr(v)) for name, v in parameters.items()]
+    zones = (getattr(v, "tzinfo", None) for v in (parameters or {}).values())
+    if any(t not in _PLAIN for _, t, _ in values) or any(z not in (None, dt.UTC) for z in zones):
+        return None
+    if len(sql) + sum(len(text) for *_, text in values) > MOST_TEXT:
+        return None
+    return sql, namespace, parameters is None, tuple(values)
+
+
+class Kept(Protocol):
+    """A query made ready."""
+
+    def disconnect(self) -> None:
+        """Ends the connection that waits for it; in a forked process it is left to the parent."""
+
+
+@define(eq=False)
+class KeptQueries:
+    """The queries of one catalog that were asked last. Threads may share it; a forked process begins with none."""
+
+    most_kept: int = MOST_KEPT
+    most_connections: int = MOST_CONNECTIONS
+    _kept: OrderedDict[Hashable, Kept] = field(factory=OrderedDict, init=False, repr=False)
+    _lock: Lock = field(factory=Lock, init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        fork_safety.watch(self)
+
+    def forget_parent(self) -> None:
+        """Leaves the connections to the parent process."""
+        for kept in self._kept.values():
+            kept.disconnect()
+        self._kept = OrderedDict()
+
+    def find(self, key: Hashable) -> Kept | None:
+        """The query of a key, which may be one of tables that are others by now; None where none is kept."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+                self._trim()
+            return found
+
+    def put(self, key: Hashable, query: Kept) -> None:
+        """Keeps a query in place of that of the same key, and lets go of the one that was asked for longest ago."""
+        with self._lock:
+            self._kept[key] = query
+            self._kept.move_to_end(key)
+            self._trim()
+
+    def clear(self) -> None:
+        """Drops all of them."""
+        with self._lock:
+            self._kept.clear()
+
+    def _trim(self) -> None:
+        while len(self._kept) > self.most_kept:
+            self._kept.popitem(last=False)
+        for kept in list(self._kept.values())[: -self.most_connections]:
+            kept.disconnect()
