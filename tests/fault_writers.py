@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,26 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
 def rows(*ids: int) -> pa.Table:
     return pa.table({"id": list(ids), "name": [f"n{i}" for i in ids]}, schema=SCHEMA)
+
+
+def at_once(workers: int, work: Callable[[int], None]) -> None:
+    """Runs the work in threads that start together; an error of any of them is raised here."""
+    barrier, errors = threading.Barrier(workers), []
+
+    def run(worker: int) -> None:
+        try:
+            barrier.wait()
+            work(worker)
+        except BaseException as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 def append_some(folder: str, worker: int, count: int, results: Any) -> None:

@@ -10,47 +10,23 @@ import pyarrow as pa
 import pytest
 from clean_processes import clean_processes
 from core_tables import ids_of, local, make_table, peer_ids, repository_of, rows, store_of
-from fault_writers import append_some, mixed_work
+from fault_writers import append_some, at_once, mixed_work
 
 import icecore
 from icecore.engine.archive.log_replica import ReplayedModels
 from icecore.engine.errors import (
     CommitConflictError,
     CommitFailedError,
-    NamespaceNotEmptyError,
-    NoSuchNamespaceError,
     NoSuchSnapshotError,
     NoSuchTableError,
-    TableAlreadyExistsError,
     ValidationError,
 )
-from icecore.engine.log.store import WriteTransaction
 from icecore.engine.repository.repository import Repository
 from icecore.projections.files import materialize
 from icecore.projections.verify import verify_models
 
 Open = Callable[[], icecore.Catalog]
 SCHEMES = ("metastore", "filesystem")
-
-
-def at_once(workers: int, work: Callable[[int], None]) -> None:
-    """Runs the work in threads that start together; an error of any of them is raised here."""
-    barrier, errors = threading.Barrier(workers), []
-
-    def run(worker: int) -> None:
-        try:
-            barrier.wait()
-            work(worker)
-        except BaseException as e:
-            errors.append(e)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def in_processes(target: Callable[..., None], folder: str, workers: int, count: int) -> dict[int, list[int]]:
@@ -365,53 +341,3 @@ def test_a_commit_to_a_removed_branch_is_refused(
     with pytest.raises(NoSuchSnapshotError, match="dev"):
         table.append(rows(2), branch="dev")
     assert "dev" not in table.refresh().refs()
-
-
-def test_one_name_is_given_to_one_table(catalog: icecore.Catalog) -> None:
-    """Of four writers that create the same table, one gets it; the others are told that it exists."""
-    won, lost = [], []
-
-    def work(worker: int) -> None:
-        with icecore.open(catalog.path) as mine:
-            try:
-                won.append(make_table(mine).state.stream)
-            except TableAlreadyExistsError:
-                lost.append(worker)
-
-    at_once(4, work)
-    assert len(won) == 1 and len(lost) == 3
-    assert catalog.load_table("ns.t").state.stream == won[0]
-
-
-def test_a_namespace_is_not_dropped_under_a_new_table(catalog: icecore.Catalog, open_again: Open) -> None:
-    """A table made in a namespace keeps it; a namespace that was dropped takes no table."""
-    other = open_again()
-    make_table(catalog)
-    with pytest.raises(NamespaceNotEmptyError, match="t"):
-        other.drop_namespace("ns")
-    catalog.drop_table("ns.t")
-    other.drop_namespace("ns")
-    with pytest.raises(NoSuchNamespaceError, match="ns"):
-        make_table(catalog)
-
-
-def test_a_rename_looks_the_name_up_in_the_lock(
-    catalog: icecore.Catalog, open_again: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where the name went to another table just before, the rename is of that one, and comes wholly after it."""
-    make_table(catalog, "t")
-    other, store = open_again(), store_of(catalog)
-    write_with = store.write_with
-
-    def late(body: Callable[[WriteTransaction], Any], **alone: bool) -> Any:
-        monkeypatch.setattr(store, "write_with", write_with)
-        other.rename_table("ns.t", "ns.away")
-        make_table(other, "t").append(rows(5))
-        return write_with(body, **alone)
-
-    monkeypatch.setattr(store, "write_with", late)
-    catalog.rename_table("ns.t", "ns.new")
-    assert catalog.list_tables("ns") == [("ns", "away"), ("ns", "new")]
-    assert ids_of(catalog.load_table("ns.new")) == [5]
-    assert ids_of(catalog.load_table("ns.away")) == []
-    assert catalog.verify().problems == ()
