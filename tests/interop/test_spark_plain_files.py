@@ -17,6 +17,7 @@ pytest.importorskip("pyspark")
 import icecore
 from icecore.engine.common.location import LocationMapping
 from icecore.engine.expression.nodes import TRUE
+from icecore.engine.spark.read import routing
 from icecore.engine.spark.read.native_scan import NativeGroup
 from icecore.engine.spark.read.plain_files import plain_groups
 from icecore.engine.spark.read.routing import routes
@@ -24,6 +25,7 @@ from icecore.engine.spark.read.scan_context import ScanContext
 from icecore.engine.spark.read.whole_files import whole_files
 
 MAPPING = "schema.name-mapping.default"
+NO_NAMES = "[]"
 IDS = pa.schema(
     [pa.field(n, t, metadata={"PARQUET:field_id": i}) for n, t, i in (("id", pa.int64(), "1"), ("k", pa.string(), "2"))]
 )
@@ -70,8 +72,12 @@ def context_of(table: icecore.Table, columns: tuple[str, ...]) -> tuple[ScanCont
     """What a classic session has, without a session."""
     scan = table.scan(selected_fields=columns)
     context = ScanContext(None, table.metadata, scan.storage, scan.projection, TRUE)
-    context.__dict__["planned_frames"] = object()
+    context.__dict__.update(planned_frames=object(), takes_names_for_patterns=False)
     return context, scan.planned
+
+
+def not_again(*args: Any) -> Any:
+    raise AssertionError("opened again")
 
 
 def evolved(context: ScanContext, **changes: Any) -> ScanContext:
@@ -111,12 +117,47 @@ def test_groups_are_those_of_looking_at_each_file(tmp_path: Path, steps: tuple[s
                 assert [told(g) for g in groups] == [told(g) for g in found.native]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["a.parquet", "part-0-3f0e7a52.parquet", f"x:y/{OF_ICEBERG}", f".x/{OF_ICEBERG}"],
-)
-def test_files_of_other_names_are_looked_at(tmp_path: Path, name: str) -> None:
-    """And those whose paths have other spellings, or are nothing that Spark opens."""
+@pytest.mark.parametrize("name", ["a.parquet", "part-0-3f0e7a52.parquet", OF_ICEBERG])
+@pytest.mark.parametrize("mapped", [True, False])
+def test_files_that_may_lack_ids_are_opened_once(
+    tmp_path: Path, name: str, mapped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", IDS, partition_spec=["k"])
+        table.append(rows(1, 2))
+        mapping = table.properties.get(MAPPING, NO_NAMES)
+        of_others(table, tmp_path / "others", name)
+        if mapped:
+            table.set_properties({MAPPING: mapping})
+        groups, found = both(table)
+        assert [told(g) for g in groups] == [told(g) for g in found.native]
+        with monkeypatch.context() as patched:
+            patched.setattr(routing, "_file_columns", not_again)
+            context, planned = context_of(table, ("*",))
+            assert [told(g) for g in plain_groups(context, planned.plain_columns()) or ()] == [told(g) for g in groups]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_file_without_ids_among_others_is_looked_at(tmp_path: Path, first: bool) -> None:
+    with icecore.open(tmp_path / "lake") as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", IDS)
+        (tmp_path / "others").mkdir()
+        bare = pa.table({"k": ["1"], "id": pa.array([1], pa.int64())})
+        places = [tmp_path / "others" / f"{n}.parquet" for n in "abc"]
+        for place in places:
+            pq.write_table(bare if place is places[-1] else rows(1), place)
+        table.add_files([p.as_uri() for p in (reversed(places) if first else places)])
+        for _ in range(2):
+            groups, found = both(table)
+            assert groups is None
+            assert sorted(g.by_id for g in found.native) == [False, True]
+
+
+@pytest.mark.parametrize("name", [f"x:y/{OF_ICEBERG}", f".x/{OF_ICEBERG}"])
+def test_files_of_other_spellings_are_looked_at(tmp_path: Path, name: str) -> None:
+    """Their paths are written in another way than Spark takes them, or are nothing that it opens."""
     with icecore.open(tmp_path / "lake") as catalog:
         catalog.create_namespace("ns")
         table = catalog.create_table("ns.t", IDS)
@@ -154,7 +195,7 @@ def test_columns_that_a_struct_lacks_are_looked_at(tmp_path: Path) -> None:
 
 
 def test_what_needs_a_look_is_given_none(tmp_path: Path) -> None:
-    """A mapping of names, deletes, a copy of one of our files elsewhere, a file that comes twice."""
+    """Columns without ids, though a file has a name of ours; deletes, a file that comes twice."""
     with icecore.open(tmp_path / "lake") as catalog:
         catalog.create_namespace("ns")
         table = catalog.create_table("ns.t", IDS, properties={"write.delete.mode": "merge-on-read"})
@@ -163,7 +204,7 @@ def test_what_needs_a_look_is_given_none(tmp_path: Path) -> None:
         assert both(table)[0] is not None
         copy = tmp_path / "copies" / own.file.file_path.rsplit("/", 1)[1]
         copy.parent.mkdir()
-        pq.write_table(rows(3).replace_schema_metadata(), copy)
+        pq.write_table(pa.table({"id": [3], "k": ["1"]}), copy)
         other = catalog.create_table("ns.o", IDS)
         other.add_files([copy.as_uri()])
         assert both(other)[0] is None

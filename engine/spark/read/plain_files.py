@@ -42,7 +42,7 @@ def plain_groups(context: ScanContext, files: FileColumns) -> list[NativeGroup] 
     has_ids = is_marked & np.logical_or.reduce(own)
     if names is None:
         has_ids |= arrays.to_mask(pc.match_substring_regex(files.locations, NAMED_BY_ICEBERG.pattern))
-    if not has_ids.all():
+    if not router.have_ids(files.locations.filter(pa.array(~has_ids)).to_pylist()):
         return None
     return _groups(context, router, files, schemas, places)
 

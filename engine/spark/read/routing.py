@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
+from itertools import chain
 
 import pyarrow as pa
 from attrs import frozen
@@ -49,6 +50,7 @@ _VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
 _NESTED_VECTORIZED = "spark.sql.parquet.enableNestedColumnVectorizedReader"
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 _POSITIONS = "_tmp_metadata_row_index"
+_with_ids: set[str] = set()
 
 
 @frozen
@@ -167,11 +169,23 @@ class Router:
             if (has_mapping or not NAMED_BY_ICEBERG.search(f.file_path))
             and (not f.file_path.startswith(own) or written.of(f.file_path) is None)
         ]
-        if not unknown:
-            return
-        with ThreadPoolExecutor(_THREADS) as pool:
-            for found in pool.map(self.physical, (unknown[i::_THREADS] for i in range(_THREADS))):
-                self.opened.update(found)
+        self.opened.update(self.physical([f.file_path for f in unknown]))
+
+    def have_ids(self, locations: Sequence[str]) -> bool:
+        """Whether each of some files has field ids, by locations that the storage resolves to themselves.
+
+        Of a file that is known to have some nothing is looked at again. Raises MissingFileError, CorruptFileError.
+        """
+        unknown = [p for p in locations if p not in _with_ids]
+        # Where one has none the others of the table have none either, mostly, and `look_into` opens them.
+        if unknown and not (
+            has_ids(self._columns_of(unknown[0])) and all(map(has_ids, self.physical(unknown).values()))
+        ):
+            return False
+        if len(_with_ids) + len(unknown) > _KNOWN_FILES:
+            _with_ids.clear()
+        _with_ids.update(unknown)
+        return True
 
     @cached_property
     def own_folders(self) -> tuple[str, ...]:
@@ -200,10 +214,17 @@ class Router:
         """Whether Spark reads the fields by columns, not row by row."""
         return self.is_vectorized and (self.is_nested_vectorized or not any(map(_is_nested, fields)))
 
-    def physical(self, files: Iterable[ContentFile]) -> dict[str, tuple[FileField, ...]]:
-        """The columns of files, by location. Raises MissingFileError, CorruptFileError."""
-        storage = self.context.storage
-        return {f.file_path: _file_columns(_Opened(storage, f.file_path, self.known)) for f in files}
+    def physical(self, locations: Sequence[str]) -> dict[str, tuple[FileField, ...]]:
+        """The columns of files, by location, opened at once. Raises MissingFileError, CorruptFileError."""
+        if not locations:
+            return {}
+        with ThreadPoolExecutor(_THREADS) as pool:
+            parts = [locations[i::_THREADS] for i in range(_THREADS)]
+            opened = pool.map(lambda part: [(p, self._columns_of(p)) for p in part], parts)
+            return dict(chain.from_iterable(opened))
+
+    def _columns_of(self, location: str) -> tuple[FileField, ...]:
+        return _file_columns(_Opened(self.context.storage, location, self.known))
 
 
 @frozen(eq=False)
