@@ -1,4 +1,4 @@
-"""Classes that a session compiled, in the next one: a third of what its first DataFrame costs was to compile them."""
+"""Classes that a session compiled, in the next one, whose first DataFrame waits for them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Compiled Java classes in a folder of the user's, where the next session finds them.
 
-To compile them takes a third of the CPU of a session's first DataFrame, most of it to warm up the compiler.
+To compile them takes a good part of the CPU of a session's first DataFrame, which waits for them.
 """
 
 from __future__ import annotations
