@@ -93,11 +93,11 @@ def metadata_tables(results: dict[str, Any]) -> Iterator[str]:
 
 def query(results: dict[str, Any]) -> Iterator[str]:
     """Each query over the table as it is, then over the one with deletes, for which read_parquet has no equal."""
-    yield "| query | read_parquet | catalog.query | times as much | the answer again | times as much |"
+    yield "| query | read_parquet | a new text | times as much | the text again | times as much |"
     yield "|---|---|---|---|---|---|"
     for name, of in results["queries"].items():
-        peer, whole, again = (of[way] for way in ("read_parquet", "query", "again"))
-        yield f"| {name} | {peer:.1f} ms | {whole:.1f} ms | {whole / peer:.1f} | {again:.1f} ms | {again / peer:.1f} |"
+        peer, new, again = (of[way] for way in ("read_parquet", "new text", "query"))
+        yield f"| {name} | {peer:.1f} ms | {new:.1f} ms | {new / peer:.1f} | {again:.1f} ms | {again / peer:.1f} |"
 
 
 def questions(results: dict[str, Any]) -> Iterator[str]:
@@ -249,8 +249,9 @@ def figures() -> str:
         "",
         f"CPU of SQL over {rows['rows']:,} rows in 40 files beside DuckDB's read_parquet on the same list of files,",
         "and over the same with a fiftieth of them deleted, which read_parquet gives all the same. A call of",
-        "`catalog.query` goes from text to rows: names, the plan and deletes first, then what DuckDB does. The first",
-        "of a snapshot takes some 15 ms more, as it makes the DuckDB that reads its files.",
+        "`catalog.query` goes from text to rows: names, the plan and deletes first, then what DuckDB does. Of a text",
+        "that was asked before, over tables that no commit has changed since, the names alone are looked up again. The",
+        "first of a snapshot takes some 15 ms more, as it makes the DuckDB that reads its files.",
         "",
         *query(rows),
         "",
