@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from attrs import evolve
 
-from icecore.engine.commit.decide import ChangeMetadata, accepted_updates
+from icecore.engine.commit.decide import ChangeMetadata, Command, accepted_updates
+from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.updates.table_update import TableUpdate
+
+Prepared = Callable[[TableState], Command | None]
+"""The planning of an operation."""
 
 
 def changed(metadata: TableMetadata, command: ChangeMetadata) -> tuple[list[TableUpdate], TableMetadata]:
@@ -20,14 +24,34 @@ def changed(metadata: TableMetadata, command: ChangeMetadata) -> tuple[list[Tabl
     return updates, builder.build()
 
 
-def with_moved_refs(metadata: TableMetadata, commands: Iterable[ChangeMetadata]) -> TableMetadata:
-    """The metadata with branches and tags as the changes leave them, and all else as it is.
+def with_moved_refs(metadata: TableMetadata, command: ChangeMetadata) -> TableMetadata:
+    """The metadata with branches and tags as the change leaves them, and all else as it is. Raises as `changed`."""
+    return _with_refs_of(changed(metadata, command)[1], metadata)
 
-    An operation after them goes to such a branch. Raises ValidationError, NoSuchSnapshotError.
+
+def planned(state: TableState, commands: Iterable[Prepared | ChangeMetadata]) -> list[Command]:
+    """The commands, operations among them planned on branches and tags as the changes before them leave these.
+
+    Raises ValidationError, NoSuchSnapshotError, and what the planning raises.
     """
-    after = metadata
+    out: list[Command] = []
+    after, waiting, there = state.metadata, list[ChangeMetadata](), state
     for command in commands:
-        _, after = changed(after, command)
+        if isinstance(command, ChangeMetadata):
+            waiting.append(command)
+            out.append(command)
+            continue
+        if waiting:
+            for change in waiting:
+                _, after = changed(after, change)
+            waiting.clear()
+            there = evolve(state, metadata=_with_refs_of(after, state.metadata))
+        if (made := command(there)) is not None:
+            out.append(made)
+    return out
+
+
+def _with_refs_of(after: TableMetadata, metadata: TableMetadata) -> TableMetadata:
     if after.refs == metadata.refs or not all(r.snapshot_id in metadata.snapshots_by_id for r in after.refs.values()):
         return metadata
     return evolve(metadata, refs=after.refs, current_snapshot_id=after.current_snapshot_id)

@@ -7,11 +7,9 @@ import uuid
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
-from attrs import evolve
-
 from icecore.engine.commit.decide import ChangeMetadata, Command, ProduceSnapshot
 from icecore.engine.commit.dry_run import DryRun, paths_of
-from icecore.engine.commit.pending_changes import changed, with_moved_refs
+from icecore.engine.commit.pending_changes import Prepared, changed, planned, with_moved_refs
 from icecore.engine.commit.ref_updates import made_from_main
 from icecore.engine.common.ids import new_snapshot_id
 from icecore.engine.data.arrow.to_arrow import to_arrow
@@ -52,7 +50,6 @@ from icecore.engine.table.commit_options import PinnedChangeOptions, RowChangeOp
 from icecore.engine.table.written_files import WrittenFiles
 from icecore.projections.plan.planning import Planning
 
-Prepared = Callable[[TableState], Command | None]
 # Updates that give out the ids of columns, partition fields and orders, which files written after them carry.
 RESHAPING = (AddSchema, SetCurrentSchema, AddPartitionSpec, SetDefaultSpec, AddSortOrder, SetDefaultSortOrder)
 
@@ -83,9 +80,7 @@ class PendingCommit:
         self._seen = state.metadata
         self._provenance = provenance
         self._check_open = check_open
-        self._commands: list[Prepared] = []
-        # Those of the commands that change metadata.
-        self._changes: list[ChangeMetadata] = []
+        self._commands: list[Prepared | ChangeMetadata] = []
         self._snapshot_ids: set[int] = set()
         self._reshaping: list[TableUpdate] = []
         self._requirements: list[TableRequirement] = []
@@ -209,10 +204,9 @@ class PendingCommit:
             updates, self.metadata = changed(self.metadata, command)
             if self.metadata.refs != refs:
                 with contextlib.suppress(ValidationError, NoSuchSnapshotError):
-                    self._seen = with_moved_refs(self._seen, [command])
+                    self._seen = with_moved_refs(self._seen, command)
             self._reshaping += [u for u in updates if isinstance(u, RESHAPING)]
-        self._changes.append(command)
-        self._commands.append(lambda _: command)
+        self._commands.append(command)
 
     def add_action(self, action: Action) -> None:
         """Adds an operation that writes no files when it is planned; it is planned on the table's own metadata."""
@@ -253,15 +247,7 @@ class PendingCommit:
         self._commands.append(prepare)
 
     def _plan_of(self, action: Action, reshaped: TableMetadata | None = None) -> Prepared:
-        """The planning of an operation, on branches as the changes so far leave them."""
-        changes = tuple(self._changes)
-
-        def prepare(state: TableState) -> Command | None:
-            if changes:
-                state = evolve(state, metadata=with_moved_refs(state.metadata, changes))
-            return action.plan(self._context(state, reshaped or state.metadata))
-
-        return prepare
+        return lambda state: action.plan(self._context(state, reshaped or state.metadata))
 
     def _context(self, state: TableState, metadata: TableMetadata) -> PlanContext:
         return PlanContext(self.repository, self.planning, state, metadata, self.storage)
@@ -339,12 +325,12 @@ class PendingCommit:
 
     def part(self) -> TablePart:
         """The table's part of a commit, of this table or of several."""
-        absent, planned = tuple(self._absent), tuple(self._commands)
+        absent, commands = tuple(self._absent), tuple(self._commands)
 
         def prepare(state: TableState) -> list[Command]:
             try:
                 absences = [a.plan(self._context(state, state.metadata)) for a in absent]  # Before anything is added.
-                return [*absences, *(command for plan in planned if (command := plan(state)) is not None)]
+                return [*absences, *planned(state, commands)]
             except REFUSED:
                 # The same call may have been answered meanwhile.
                 if self.repository.already(self._provenance) is None:

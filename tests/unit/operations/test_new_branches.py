@@ -9,6 +9,8 @@ import pytest
 from core_tables import ids_of, make_table, pyiceberg_catalog, rows
 
 import icecore
+from icecore.engine.commit import pending_changes
+from icecore.engine.commit.pending_changes import changed
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 
 
@@ -124,3 +126,24 @@ def test_a_change_after_a_rollback_in_its_transaction_is_of_the_rows_there(catal
         change.upsert(rows(2, 3), ["id"])
     assert ids_of(table) == [1, 2, 3]
     assert catalog.verify().ok
+
+
+def test_a_long_transaction_makes_each_change_once_as_it_is_planned(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not all before each operation again."""
+    table = with_old_branches(catalog)
+    made = 0
+
+    def counted(*given: Any) -> Any:
+        nonlocal made
+        made += 1
+        return changed(*given)
+
+    with table.transaction() as change:
+        for number in range(10):
+            change.set_properties({"number": str(number)})
+            change.append(rows(number), branch="old")
+        monkeypatch.setattr(pending_changes, "changed", counted)
+    assert made == 10
+    assert len(ids_of(table, ref="old")) == 11
