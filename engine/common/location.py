@@ -34,21 +34,25 @@ class LocationMapping:
         pairs = ((old.rstrip("/"), new.rstrip("/")) for old, new in (mapping or {}).items())
         return cls(tuple(sorted(pairs, key=lambda p: -len(p[0]))))
 
-    def resolve(self, location: str) -> str:
-        """The location of the bytes of a file whose metadata location is `location`."""
+    def resolve(self, location: str, *, as_spelled: bool = False) -> str:
+        """The location of the bytes of a file whose metadata location is `location`.
+
+        What follows the prefix stays `as_spelled` where that is asked for, else it may lose `//` and `/./`.
+        """
         for old, new in self.prefixes:
             if location == old or location.startswith(old + "/"):
                 return new + location[len(old) :]
-        return self._resolve_other_spelling(location) if self.prefixes else location
+        return self._resolve_other_spelling(location, as_spelled) if self.prefixes else location
 
-    def _resolve_other_spelling(self, location: str) -> str:
+    def _resolve_other_spelling(self, location: str, as_spelled: bool) -> str:
         if _is_relative(location) and not _has_relative(self):
             # Whatever is no location looks like a relative path, and would be one of the folder that the process is in.
             return location
-        scheme, key = _path_key(location)
-        for schemes, old, new in _prefix_keys(self):
-            if scheme in schemes and (key == old or key.startswith(old + "/")):
-                return new + key[len(old) :]
+        scheme, known = _path_key(location)
+        for key in (path_key(location), known) if as_spelled else (known,):
+            for schemes, old, new in _prefix_keys(self):
+                if scheme in schemes and (key == old or key.startswith(old + "/")):
+                    return new + key[len(old) :]
         return location
 
     def then(self, other: LocationMapping) -> LocationMapping:

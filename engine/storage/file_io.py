@@ -105,7 +105,7 @@ class Storage:
 
     def path_key(self, location: str) -> str:
         """A text by which delete files name data files, resolved: see `location.path_key`."""
-        return path_key(self.resolve(location))
+        return path_key(self.mapping.resolve(location, as_spelled=True))
 
     def behind(self, mapping: LocationMapping) -> Storage:
         """The storage of locations that another mapping resolves first."""

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from icecore.engine.common.location import is_same_file, location_key
+from icecore.engine.common.location import LocationMapping, is_same_file, location_key
+from icecore.engine.storage.file_io import Storage
 
 ONE_FILE = [
     ["/a/b", "file:/a/b", "file:///a/b", "/a//b", "/a/./b", "/a/c/../b"],
@@ -30,3 +31,11 @@ def test_different_files_stay_different() -> None:
 
 def test_no_location_is_that_of_no_file() -> None:
     assert not is_same_file(None, None) and not is_same_file("/a", None)
+
+
+@pytest.mark.parametrize("old", ["/wh", "file:///wh", "file:/wh"])
+def test_a_mapped_path_is_named_as_it_is_spelled(old: str) -> None:
+    """A delete file of `/wh//a` is of `file:///wh//a`, and not of `/wh/a`, whichever way the prefix is written."""
+    storage = Storage(LocationMapping.of({old: "/new"}))
+    for path in ("/a", "//a", "/./a", "/x/../a"):
+        assert {storage.path_key(f"{scheme}/wh{path}") for scheme in ("", "file:", "file://")} == {f"/new{path}"}
