@@ -42,7 +42,8 @@ def rebuild(store: EventStore, repository: Repository, views: ViewRepository) ->
     try:
         with store.write():
             _check_nothing_new(repository, {p.identifier for p in damaged})
-            for stream in rebuilding.replay():
+            # Dropped ones come last: a file system table may have been made in the folder of one.
+            for stream in sorted(rebuilding.replay(), key=lambda s: repository.models.identifier_of(s) is None):
                 rebuilding.write(stream)
             repository.models.end_replay()
     finally:

@@ -101,3 +101,17 @@ def test_the_file_of_a_registered_view_does_not_come_back_when_it_was_dropped(
     catalog.undrop_view("ns.v")
     catalog.rebuild()
     assert local(location).exists()
+
+
+def test_a_dropped_table_leaves_its_folder_to_one_that_was_made_there(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """A rebuild writes the one that is there first, and fails for neither."""
+    place = str(tmp_path / "place")
+    make_table(catalog, "old", location=place, properties=FILE_SYSTEM).append(rows(1))
+    catalog.drop_table("ns.old")
+    lose(tmp_path / "place")
+    make_table(catalog, location=place, properties=FILE_SYSTEM).append(rows(7))
+    before = contents(tmp_path / "place")
+    lose(tmp_path / "place" / "metadata")
+    catalog.rebuild()
+    assert contents(tmp_path / "place") == before
+    assert ids_of(catalog.load_table("ns.t")) == [7]
