@@ -170,10 +170,13 @@ class Storage:
             if path is not None:
                 return read_local(location, path, most)
             filesystem, inner = self._remote(target)
-            if most is not None:
-                check_size(location, filesystem.get_file_info(inner).size or 0, most)
-            with filesystem.open_input_stream(inner) as stream:
-                return bytes(stream.read())
+            if most is None:
+                with filesystem.open_input_stream(inner) as stream:
+                    return bytes(stream.read())
+            with filesystem.open_input_file(inner) as file:
+                # Whose size came with its opening: to ask for it is a request of its own.
+                check_size(location, file.size(), most)
+                return bytes(file.read())
 
     def open_input(self, location: str) -> pa.NativeFile:
         """A random access file for reading."""

@@ -6,13 +6,16 @@ import gzip
 import os
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
+import pyarrow.fs
 import pytest
 from core_tables import local, make_table, rows
 
 import icecore
 from icecore.engine.common import compressed_json
-from icecore.engine.errors import CorruptFileError, IcecoreError, StorageError
+from icecore.engine.errors import CorruptFileError, IcecoreError, MissingFileError, StorageError
+from icecore.engine.storage.file_io import Storage
 
 
 def sparse(path: Path) -> None:
@@ -80,3 +83,17 @@ def test_gzip_of_more_than_a_metadata_file_may_have_is_refused(
     path.write_bytes(gzip.compress(bytes(100_000)))
     with pytest.raises(CorruptFileError, match="gzip of more than 1,000 bytes"):
         catalog.register_table("ns.t", str(path))
+
+
+def test_the_size_of_a_remote_file_takes_no_request_of_its_own(tmp_path: Path) -> None:
+    """A hint is read with each commit to a file system table."""
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "hint").write_bytes(b"12")
+    bucket = Mock(wraps=pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem()))
+    storage = Storage(filesystems={"s3://b": bucket})
+    assert storage.read_bytes("s3://b/hint", 2) == b"12"
+    with pytest.raises(CorruptFileError, match="has 2 bytes, more than the 1"):
+        storage.read_bytes("s3://b/hint", 1)
+    with pytest.raises(MissingFileError):
+        storage.read_bytes("s3://b/none", 1)
+    assert {call[0] for call in bucket.method_calls} == {"open_input_file"}
