@@ -48,7 +48,7 @@ class LocationMapping:
         if _is_relative(location) and not _has_relative(self):
             # Whatever is no location looks like a relative path, and would be one of the folder that the process is in.
             return location
-        scheme, known = _path_key(location)
+        scheme, known = _kind_and_key(location)
         for key in (path_key(location), known) if as_spelled else (known,):
             for schemes, old, new in _prefix_keys(self):
                 if scheme in schemes and (key == old or key.startswith(old + "/")):
@@ -139,13 +139,13 @@ def _prefix_keys(mapping: LocationMapping) -> list[tuple[frozenset[str], str, st
     out = []
     for old, new in mapping.prefixes:
         if old:
-            scheme, key = _path_key(old)
+            scheme, key = _kind_and_key(old)
             others = {"": ("file", "hdfs"), "file": ("",), "hdfs": ("",)}.get(scheme, ())
             out.append((frozenset((scheme, *others) if scheme != "hdfs" else others), key, new))
     return sorted(out, key=lambda found: -len(found[1]))
 
 
-def _path_key(location: str) -> tuple[str, str]:
+def _kind_and_key(location: str) -> tuple[str, str]:
     """The kind of a location, and a text that is the same for its spellings: of an HDFS without the authority."""
     if location.startswith("hdfs://"):
         return "hdfs", "/" + location.removeprefix("hdfs://").partition("/")[2]

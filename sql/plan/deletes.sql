@@ -29,7 +29,7 @@ SELECT *{plain_bounds} FROM {deletes} AS d WHERE content <> 0 AND status <> 2
 regexp_replace({path}, '^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?', '')
 
 -- name: path_key
--- What `location_key` has for all spellings that writers are known to have, in fewer steps.
+-- What `location.path_key` has, in fewer steps.
 -- {path}: a path
 CASE WHEN starts_with({path}, 'file:///') THEN substring({path}, 8)
      WHEN starts_with({path}, 'file:/') THEN substring({path}, 6)
