@@ -28,13 +28,15 @@ _PLAIN = {int, float, str, bool, bytes, type(None), Decimal, UUID, dt.date, dt.t
 
 def key_of(sql: str, namespace: Identifier, parameters: Mapping[str, Any] | None) -> Hashable | None:
     """The key that queries have in common that are the same; None for one that is not kept."""
-    values = [] if parameters is None else [(name, type(v), repr(v)) for name, v in parameters.items()]
-    zones = (getattr(v, "tzinfo", None) for v in (parameters or {}).values())
-    if any(t not in _PLAIN for _, t, _ in values) or any(z not in (None, dt.UTC) for z in zones):
+    given = parameters or {}
+    zones = (getattr(v, "tzinfo", None) for v in given.values())
+    if any(type(v) not in _PLAIN for v in given.values()) or any(z not in (None, dt.UTC) for z in zones):
         return None
-    if len(sql) + sum(len(text) for *_, text in values) > MOST_TEXT:
+    if len(sql) + sum(len(v) for v in given.values() if isinstance(v, (str, bytes))) > MOST_TEXT:
         return None
-    return sql, namespace, parameters is None, tuple(values)
+    # Python writes no int of thousands of digits in decimal.
+    texts = ((name, v, hex(v) if type(v) is int else repr(v)) for name, v in given.items())
+    return sql, namespace, parameters is None, tuple((name, type(v), text) for name, v, text in texts)
 
 
 class Kept(Protocol):

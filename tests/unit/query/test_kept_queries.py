@@ -134,8 +134,15 @@ def test_values_of_other_types_are_others(lake: icecore.Catalog) -> None:
     assert None not in keys and len(set(keys)) == len(values)
     odd = [[1], {"a": 1}, datetime(2024, 1, 1, tzinfo=timezone(timedelta(hours=1))), Mock()]
     assert [key_of("q", (), {"v": v}) for v in odd] == [None] * 4
-    assert key_of("q" * kept_queries.MOST_TEXT, (), {"v": 1}) is None
+    assert key_of("q" * kept_queries.MOST_TEXT, (), {"v": "1"}) is None
     assert len({key_of("q", (), None), key_of("q", (), {}), key_of("q", ("ns",), None)}) == 3
+
+
+def test_what_is_not_kept_is_not_written_out() -> None:
+    """A list may be long, a value of an odd type may have no text, and no int of so many digits has a decimal one."""
+    with_text = Mock(__repr__=Mock(side_effect=RuntimeError))
+    assert key_of("q", (), {"v": [with_text], "w": with_text}) is None
+    assert key_of("q", (), {"v": 10**5000}) != key_of("q", (), {"v": 10**5000 + 1})
 
 
 @pytest.mark.parametrize(
