@@ -49,7 +49,7 @@ def version_of_another(metadata: TableMetadata, location: str, storage: Storage)
     named = (location, *(e.metadata_file for e in metadata.metadata_log))
     for folder in sorted({n.rpartition("/")[0] for n in named if version_of(n) is not None}):
         for found in _versions(folder, storage):
-            if _is_of_another(found, metadata.table_uuid, storage):
+            if _is_of_another(found, metadata, storage):
                 return found
     return None
 
@@ -58,9 +58,12 @@ def _versions(folder: str, storage: Storage) -> Iterable[str]:
     return (f"{folder}/{name}" for name in sorted(storage.list(folder)) if version_of(name) is not None)
 
 
-def _is_of_another(location: str, table_uuid: str | None, storage: Storage) -> bool:
-    """Whether a metadata file tells the UUID of another table; one that is damaged tells none."""
+def _is_of_another(location: str, metadata: TableMetadata, storage: Storage) -> bool:
+    """Whether a metadata file tells another UUID than a table's, and no time of it; a damaged one may tell one."""
     with contextlib.suppress(MissingFileError, CorruptFileError, ValidationError, ValueError, TypeError, LookupError):
-        found = orjson.loads(decompress(storage.read_bytes(location, MOST_BYTES_OF_METADATA)))["table-uuid"]
-        return None not in (found, table_uuid) and str(found).lower() != str(table_uuid).lower()
+        found = orjson.loads(decompress(storage.read_bytes(location, MOST_BYTES_OF_METADATA)))
+        uuid, ours = found["table-uuid"], metadata.table_uuid
+        times = {metadata.last_updated_ms, *(e.timestamp_ms for e in metadata.metadata_log)}
+        is_other = None not in (uuid, ours) and str(uuid).lower() != str(ours).lower()
+        return is_other and found["last-updated-ms"] not in times
     return False
