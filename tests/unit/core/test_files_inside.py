@@ -173,8 +173,8 @@ def test_commits_of_others_name_nothing_elsewhere(
     position, read = ruled.position, list[str]()
     original = Storage.read_bytes
 
-    def noted(self: Storage, location: str) -> bytes:
-        data = original(self, location)
+    def noted(self: Storage, location: str, *most: int | None) -> bytes:
+        data = original(self, location, *most)
         read.append(location)
         return data
 
