@@ -3,8 +3,9 @@
 usage: python bench/query.py [ROWS]
 
 A table of 40 files, as it is, and with a fiftieth of its rows deleted by deletion vectors, which read_parquet gives all
-the same. `query` is a call from text to rows whose text was asked before, `new text` one whose text was not, `again`
-the same answer asked once more. Results go to results/query.json.
+the same. `query` is a call from text to rows whose text was asked before, `new text` one whose text was not, with
+another number where the query has one, `nothing kept` one like it of which nothing was asked before, and `again` the
+same answer asked once more. Results go to results/query.json.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("city", pa.string(
 QUERIES = {
     "grouped": "SELECT city, sum(x), count(*) FROM {rows} GROUP BY city",
     "all columns": "SELECT sum(id), sum(x), max(city), sum(y) FROM {rows}",
-    "a filter on rows": "SELECT count(*) FROM {rows} WHERE city = 'c7' AND y > 500",
+    "a filter on rows": "SELECT count(*) FROM {rows} WHERE city = 'c7' AND y > 500 + {number}",
     "a count": "SELECT count(*) FROM {rows}",
-    "a selective filter": "SELECT count(*), sum(x) FROM {rows} WHERE id BETWEEN 1000 AND 1100",
+    "a selective filter": "SELECT count(*), sum(x) FROM {rows} WHERE id BETWEEN 1000 + {number} AND 1100 + {number}",
 }
 
 
@@ -48,15 +49,25 @@ def fill(catalog: icecore.Catalog, rows: int) -> None:
 
 def measured(catalog: icecore.Catalog, name: str, query: str) -> dict[str, float]:
     """Milliseconds of CPU of each way."""
-    text = query.format(rows=f"ns.{name}")
+    text = query.format(rows=f"ns.{name}", number=0)
     files = [t.file.file_path.removeprefix("file://") for t in catalog.load_table(f"ns.{name}").scan().plan_files()]
     con = duckdb.connect()
-    bare = query.format(rows=f"read_parquet({files})")
-    answer, numbers = catalog.query(text), itertools.count()
+    bare = query.format(rows=f"read_parquet({files})", number=0)
+    answer, numbers = catalog.query(text), itertools.count(1)
+
+    def new_text() -> str:
+        number = next(numbers)
+        return f"{query.format(rows=f'ns.{name}', number=number)} /* {number} */"
+
+    def nothing_kept() -> None:
+        catalog._kept_queries.clear()
+        catalog.query(new_text()).fetchall()
+
     calls = {
         "read_parquet": lambda: con.sql(bare).fetchall(),
         "query": lambda: catalog.query(text).fetchall(),
-        "new text": lambda: catalog.query(f"{text} /* {next(numbers)} */").fetchall(),
+        "new text": lambda: catalog.query(new_text()).fetchall(),
+        "nothing kept": nothing_kept,
         "again": answer.fetchall,
     }
     return {what: 1000 * cpu_seconds(call, 5) for what, call in calls.items()}

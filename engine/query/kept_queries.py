@@ -17,6 +17,7 @@ from attrs import define, field
 from icecore.engine.common import fork_safety
 from icecore.engine.common.fork_safety import Lock
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.query.kept_relations import KeptRelations
 
 MOST_KEPT = 16
 MOST_CONNECTIONS = 4
@@ -48,10 +49,14 @@ class Kept(Protocol):
 
 @define(eq=False)
 class KeptQueries:
-    """The queries of one catalog that were asked last. Threads may share it; a forked process begins with none."""
+    """The queries of one catalog that were asked last, and the relations that queries share.
+
+    Threads may share it; a forked process begins with none.
+    """
 
     most_kept: int = MOST_KEPT
     most_connections: int = MOST_CONNECTIONS
+    relations: KeptRelations = field(factory=KeptRelations, init=False, repr=False)
     _kept: OrderedDict[Hashable, Kept] = field(factory=OrderedDict, init=False, repr=False)
     _lock: Lock = field(factory=Lock, init=False, repr=False)
 
@@ -63,6 +68,7 @@ class KeptQueries:
         for kept in self._kept.values():
             kept.disconnect()
         self._kept = OrderedDict()
+        self.relations.clear()
 
     def find(self, key: Hashable) -> Kept | None:
         """The query of a key, which may be one of tables that are others by now; None where none is kept."""
@@ -84,6 +90,7 @@ class KeptQueries:
         """Drops all of them."""
         with self._lock:
             self._kept.clear()
+        self.relations.clear()
 
     def _trim(self) -> None:
         while len(self._kept) > self.most_kept:

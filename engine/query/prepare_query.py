@@ -25,10 +25,11 @@ from icecore.engine.queries.named_queries import query
 from icecore.engine.queries.query_limits import limited_connection, parameters_by_name, timeout_seconds
 from icecore.engine.query.kept_queries import key_of
 from icecore.engine.query.kept_query import KeptQuery, Meaning
+from icecore.engine.query.kept_relations import KeptRelations
 from icecore.engine.query.named_tables import named_tables
 from icecore.engine.query.needed_rows import PLANS, needed_rows, stand_in
 from icecore.engine.query.plain_rows import plain
-from icecore.engine.query.query_answer import PreparedQuery, QueryAnswer, reason
+from icecore.engine.query.query_answer import Held, PreparedQuery, QueryAnswer, reason
 from icecore.engine.query.query_sources import ArrowRows, QueryCatalog, RowsOf, TableRows, names_in, rows_of
 from icecore.engine.query.source_names import (
     LoadedOnce,
@@ -69,7 +70,8 @@ def prepare_query(
     known = None if kept is None or key is None else kept.find(key)
     if isinstance(known, KeptQuery) and (again := known.answer(catalog, all_names, seconds)) is not None:
         return again
-    with _preparation(catalog, all_names, seconds, memory_limit) as preparation:
+    shared = None if kept is None else kept.relations
+    with _preparation(catalog, all_names, seconds, memory_limit, shared) as preparation:
         answer = preparation.answer(preparation.query(sql, scope, values), _OWNER)
     if kept is not None and key is not None and preparation.is_for_later():
         kept.put(key, KeptQuery.of(answer, preparation.meanings))
@@ -125,6 +127,7 @@ class _Preparation:
     all_names: Callable[[], Iterable[Identifier]]
     timeout: float | None
     memory_limit: str | None
+    shared: KeptRelations | None
     stand_ins: ExitStack
     numbers: Iterator[int] = field(factory=itertools.count)
     views: dict[Identifier, InternalQuery] = field(factory=dict)
@@ -232,7 +235,7 @@ class _Preparation:
             schema = plain(columns, owner).schema
         limits = self.timeout, self.memory_limit
         prepared = PreparedQuery(owner, named.sql, named.parameters, named.rows, named.views, needed, *limits, self.now)
-        return QueryAnswer(schema, prepared)
+        return QueryAnswer(schema, prepared, Held(self.shared))
 
 
 @contextmanager
@@ -241,9 +244,10 @@ def _preparation(
     all_names: Callable[[], Iterable[Identifier]] = tuple,
     timeout: float | None = None,
     memory_limit: str | None = None,
+    shared: KeptRelations | None = None,
 ) -> Iterator[_Preparation]:
     with ExitStack() as stand_ins:
-        yield _Preparation(_planning.get(), LoadedOnce(lookup), all_names, timeout, memory_limit, stand_ins)
+        yield _Preparation(_planning.get(), LoadedOnce(lookup), all_names, timeout, memory_limit, shared, stand_ins)
 
 
 @contextmanager

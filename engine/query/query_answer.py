@@ -19,9 +19,10 @@ from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.queries.query_limits import Deadline, within_limits
 from icecore.engine.query.file_instances import FILE_INSTANCES, instance_of
+from icecore.engine.query.kept_relations import KeptRelations, is_kept
 from icecore.engine.query.needed_rows import NeededRows
 from icecore.engine.query.plain_rows import plain
-from icecore.engine.query.query_sources import RowsOf, TableRows
+from icecore.engine.query.query_sources import RowsOf, TableNeed, TableRows
 from icecore.engine.query.told_time import tell_time
 from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.scan.relation.missing_files import with_expiry
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 BATCH_ROWS = 131_072
-MOST_HELD = 4 << 20
-"""The bytes of the largest relation that is kept for the next answer of the same query."""
 _SHOWN = 20
 """The rows that a notebook shows."""
 
@@ -102,15 +101,21 @@ class IdleConnection:
 
 @define(eq=False)
 class Held:
-    """The share that answers of one query over the same rows have: relations that take little memory, a connection."""
+    """The share that answers of one query over the same rows have: relations that take little memory, a connection.
 
+    `shared` are relations of other queries too.
+    """
+
+    shared: KeptRelations | None = None
     relations: dict[str, ScanRelation] = field(factory=dict)
     idle: IdleConnection = field(factory=IdleConnection)
 
-    def put(self, name: str, relation: ScanRelation) -> None:
-        """Holds a relation for the answers to come, unless it is large or there is one."""
-        if relation.held_bytes <= MOST_HELD:
-            self.relations.setdefault(name, relation)
+    def relation(self, need: TableNeed) -> ScanRelation:
+        """The relation for a need, held for the answers to come, unless it is large. Raises what planning raises."""
+        found = need.relation() if self.shared is None else self.shared.relation(need)
+        if is_kept(found):
+            self.relations.setdefault(need.name, found)
+        return found
 
 
 @define(eq=False)
@@ -223,8 +228,7 @@ class QueryAnswer:
         """
         for name, rows in self._prepared.rows.items():
             if isinstance(rows, TableRows) and name not in self._relations:
-                self._relations[name] = rows.relation(f"{name}_of", self._prepared.needed[name])
-                self._held.put(name, self._relations[name])
+                self._relations[name] = self._held.relation(TableNeed.of(name, rows, self._prepared.needed[name]))
         files = frozenset(f for r in self._relations.values() for f in r.files)
         if self._prepared.memory_limit is not None:
             return instance_of(files, self._prepared.memory_limit)

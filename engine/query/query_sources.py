@@ -85,6 +85,38 @@ class TableRows:
             raise with_expiry(self.scan, e) from e
 
 
+@frozen(eq=False)
+class TableNeed:
+    """The rows and columns that a query needs of a table, whose name in it begins the names of the relation.
+
+    `forgotten` is the position at which bounds of the table's files were forgotten last.
+    """
+
+    name: str
+    rows: TableRows
+    needed: NeededRows
+    forgotten: str
+
+    @classmethod
+    def of(cls, name: str, rows: TableRows, needed: NeededRows) -> TableNeed:
+        """The need of a query that is asked now."""
+        return cls(name, rows, needed, forgotten_of(rows))
+
+    def relation(self) -> ScanRelation:
+        """The relation, planned now. Raises what planning raises."""
+        return self.rows.relation(f"{self.name}_of", self.needed)
+
+    def is_same(self, other: TableNeed) -> bool:
+        """Whether the relation for one is right for the other."""
+        is_alike = (self.name, self.forgotten) == (other.name, other.forgotten) and self.needed == other.needed
+        return is_alike and self.rows.is_same(other.rows) and self.rows.scan == other.rows.scan
+
+    def is_past(self, other: TableNeed) -> bool:
+        """Whether it is of another state of the table; no past one is asked for by those that share relations."""
+        ours, theirs = self.rows.scan, other.rows.scan
+        return ours.metadata.table_uuid == theirs.metadata.table_uuid and not ours.is_of_same_state(theirs)
+
+
 @frozen
 class ArrowRows:
     """The rows of a view or of a metadata table, made when they are asked for."""

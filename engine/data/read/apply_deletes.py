@@ -17,8 +17,8 @@ from icecore.engine.common.fork_safety import Lock
 from icecore.engine.data.arrow.equality import EqualityKeys
 from icecore.engine.data.file.file_field import FileField
 from icecore.engine.data.read.column_resolution import Leaf, make
-from icecore.engine.data.read.deletion_vector import Positions, decode_deletion_vector
-from icecore.engine.data.read.file_sources import BATCH_ROWS, TO_THE_END, Source, decoding, open_source
+from icecore.engine.data.read.deletion_vector import Positions, read_deletion_vector
+from icecore.engine.data.read.file_sources import BATCH_ROWS, TO_THE_END, Source, open_source
 from icecore.engine.data.read.table_columns import ColumnReader, Identification, column_readers
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import CorruptFileError
@@ -30,7 +30,6 @@ from icecore.engine.storage.file_io import Storage
 
 MAX_COMBINED_KEYS = 16
 _POSITION_DELETES = DataFileContent.POSITION_DELETES
-_PUFFIN_MAGIC = b"PFA1"
 _NONE: Positions = np.zeros(0, dtype=np.int64)
 
 
@@ -94,13 +93,7 @@ class DeleteCache:
     def _vector(self, storage: Storage, d: ContentFile) -> Positions:
         key = (d.file_path, d.content_offset)
         if key not in self._vectors:
-            found = decode_deletion_vector(_blob(storage, d), d.file_path)
-            if len(found) != d.record_count:
-                raise CorruptFileError(
-                    f"{d.file_path}: the deletion vector of {d.referenced_data_file} should hold {d.record_count} "
-                    f"positions, found {len(found)}"
-                )
-            self._vectors[key] = found
+            self._vectors[key] = read_deletion_vector(storage, d)
         return self._vectors[key]
 
     def _position_file(self, storage: Storage, d: ContentFile) -> Mapping[str, Positions]:
@@ -162,18 +155,6 @@ class DeleteCache:
             )
             self._equality[key] = _EqualityFile(readers, columns)
         return self._equality[key]
-
-
-def _blob(storage: Storage, d: ContentFile) -> bytes:
-    """The bytes of a deletion vector; some early writers left out Puffin's frame and the offsets."""
-    if d.content_offset is None or d.content_size_in_bytes is None:
-        data = storage.read_bytes(d.file_path)
-        if data.startswith(_PUFFIN_MAGIC):
-            raise CorruptFileError(f"{d.file_path}: the manifest does not say where in the file the vector lies")
-        return data
-    with decoding(d.file_path), storage.open_input(d.file_path) as f:
-        f.seek(d.content_offset)
-        return bytes(f.read(d.content_size_in_bytes))
 
 
 def read_position_deletes(storage: Storage, d: ContentFile) -> dict[str, Positions]:

@@ -6,21 +6,81 @@ portable format, and the CRC-32 of magic and bitmap.
 
 from __future__ import annotations
 
+import os
 import struct
+import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 import numpy.typing as npt
 import pyroaring
 
+from icecore.engine.data.read.file_sources import decoding
 from icecore.engine.errors import CorruptFileError, ValidationError
+from icecore.engine.spec.content_file import ContentFile
+from icecore.engine.storage.byte_cache import ByteCache, within_memory
+from icecore.engine.storage.file_io import Storage
 
 MAGIC = b"\xd1\xd3\x39\x64"
 BLOB_TYPE = "deletion-vector-v1"
 MAX_POSITION = 2**63 - 1
 _EDGE = struct.Struct(">I")
+_PUFFIN_MAGIC = b"PFA1"
 Positions = npt.NDArray[np.int64]
+
+KEPT_BYTES = 64 << 20
+SETTLED_NS = 2_000_000_000
+"""A file that changed later than this ago may change again without another time of change."""
+
+_KEPT: ByteCache[Hashable, Positions] = ByteCache(within_memory(KEPT_BYTES), lambda found: found.nbytes + 512)
+"""Those of the process, by their files as these are."""
+
+
+def read_deletion_vector(storage: Storage, d: ContentFile) -> Positions:
+    """The positions that a deletion vector holds, ascending, which are not to be changed.
+
+    Those of local files that were read last are kept. Raises MissingFileError, CorruptFileError naming the file.
+    """
+    of_file = _of_file(storage.local_path(d.file_path))
+    if of_file is None:
+        return _read(storage, d)
+    key = (of_file, d.content_offset, d.content_size_in_bytes, d.record_count)
+    return _KEPT.get(key, lambda _: _read(storage, d))
+
+
+def _of_file(path: str | None) -> Hashable | None:
+    """A key that a local file has until it changes; None where a change might not be seen."""
+    try:
+        found = os.stat(path) if path is not None else None
+    except OSError:
+        return None
+    if found is None or not 0 < found.st_ctime_ns < time.time_ns() - SETTLED_NS:
+        return None
+    return path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _read(storage: Storage, d: ContentFile) -> Positions:
+    found = decode_deletion_vector(_blob(storage, d), d.file_path)
+    if len(found) != d.record_count:
+        raise CorruptFileError(
+            f"{d.file_path}: the deletion vector of {d.referenced_data_file} should hold {d.record_count} "
+            f"positions, found {len(found)}"
+        )
+    found.flags.writeable = False
+    return found
+
+
+def _blob(storage: Storage, d: ContentFile) -> bytes:
+    """The bytes of a deletion vector; some early writers left out Puffin's frame and the offsets."""
+    if d.content_offset is None or d.content_size_in_bytes is None:
+        data = storage.read_bytes(d.file_path)
+        if data.startswith(_PUFFIN_MAGIC):
+            raise CorruptFileError(f"{d.file_path}: the manifest does not say where in the file the vector lies")
+        return data
+    with decoding(d.file_path), storage.open_input(d.file_path) as f:
+        f.seek(d.content_offset)
+        return bytes(f.read(d.content_size_in_bytes))
 
 
 def decode_deletion_vector(blob: bytes, where: str) -> Positions:

@@ -12,18 +12,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyroaring
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile as PeerPuffinFile
 
+import icecore.engine.data.read.deletion_vector as vector_module
 import icecore.engine.data.write.position_delete_writer as module
 from icecore.engine.data.file.puffin_file import read_footer
 from icecore.engine.data.read.apply_deletes import DeleteCache
 from icecore.engine.data.read.deletion_vector import decode_deletion_vector, encode_deletion_vector
 from icecore.engine.data.write.deletion_vector_writer import DeletedRows, write_deletion_vectors
 from icecore.engine.data.write.position_delete_writer import write_equality_deletes, write_position_deletes
-from icecore.engine.errors import CorruptFileError, FileExistsInStorageError, StorageError, ValidationError
+from icecore.engine.errors import (
+    CorruptFileError,
+    FileExistsInStorageError,
+    MissingFileError,
+    StorageError,
+    ValidationError,
+)
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
 from icecore.engine.spec.partition import UNPARTITIONED, PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema
@@ -300,3 +308,36 @@ def test_d4_what_can_not_be_an_equality_delete(
     with pytest.raises(ValidationError, match=message):
         equality_deletes(tmp_path, pa.table(data), ids, **settings)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_d5_a_vector_is_read_again_once_its_file_may_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read is kept by the file as it is, unless it changed so lately that its times might not tell."""
+    location, read = str(tmp_path / "d.puffin"), []
+    blob = vector_module._blob
+
+    def noted(storage: Storage, d: ContentFile) -> bytes:
+        read.append(d.file_path)
+        return blob(storage, d)
+
+    monkeypatch.setattr(vector_module, "_blob", noted)
+    files = write_deletion_vectors(Storage(), location, {"s3://b/1.parquet": DeletedRows([5, 1], 0, ())})
+    assert [deleted(Storage(), "s3://b/1.parquet", files) for _ in range(2)] == [[1, 5]] * 2
+    assert len(read) == 2
+    monkeypatch.setattr(vector_module, "SETTLED_NS", -vector_module.SETTLED_NS)
+    assert [deleted(Storage(), "s3://b/1.parquet", files) for _ in range(3)] == [[1, 5]] * 3
+    assert len(read) == 3
+    kept = DeleteCache().deleted_positions(Storage(), "s3://b/1.parquet", files)
+    with pytest.raises(ValueError, match="read-only"):
+        kept[0] = 7
+    with pytest.raises(CorruptFileError, match="should hold 3 positions"):
+        deleted(Storage(), "s3://b/1.parquet", [evolve(f, record_count=3) for f in files])
+    data = Path(location).read_bytes()
+    Path(location).write_bytes(data[:-1])
+    Path(location).write_bytes(bytes(8) + data[8:])
+    with pytest.raises(CorruptFileError):
+        deleted(Storage(), "s3://b/1.parquet", files)
+    Path(location).unlink()
+    with pytest.raises(MissingFileError):
+        deleted(Storage(), "s3://b/1.parquet", files)

@@ -23,7 +23,7 @@ from icecore.engine.errors import (
     QueryLimitError,
     ValidationError,
 )
-from icecore.engine.query import kept_queries, prepare_query, query_answer, query_sources
+from icecore.engine.query import kept_queries, kept_relations, prepare_query, query_sources
 from icecore.engine.query.kept_queries import KeptQueries, key_of
 from icecore.engine.query.kept_query import KeptQuery
 from icecore.engine.query.named_tables import named_tables
@@ -93,7 +93,7 @@ def told(catalog: icecore.Catalog, sql: str) -> tuple[Any, ...]:
 
 
 def test_each_change_is_seen(lake: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after the other, by the catalog that is asked and by another process' in turns."""
+    """One after the other, by the catalog that is asked and by another process' in turns; by a text that is new too."""
     before = [told(lake, sql) for sql in QUERIES]
     with icecore.open(lake.path) as other:
         for i, (change, make) in enumerate(CHANGES.items()):
@@ -102,6 +102,7 @@ def test_each_change_is_seen(lake: icecore.Catalog, monkeypatch: pytest.MonkeyPa
             with icecore.open(lake.path, read_only=True) as fresh:
                 found = [told(fresh, sql) for sql in QUERIES]
             assert [told(lake, sql) for sql in QUERIES] == found, change
+            assert [told(lake, f"{sql} -- {i}") for sql in QUERIES[:3]] == found[:3], change
             assert found != before or change in UNSEEN, change
             before = found
 
@@ -184,12 +185,40 @@ def test_little_is_kept(lake: icecore.Catalog, monkeypatch: pytest.MonkeyPatch) 
     assert list(kept._kept) == [key_of(sql, (), None) for sql in texts[2:]]
     waiting = [len(k.held.idle._waiting) for k in queries()]
     assert waiting == [0, 1, 1]
-    monkeypatch.setattr(query_answer, "MOST_HELD", 0)
+    monkeypatch.setattr(kept_relations, "MOST_BYTES", 0)
     for _ in range(2):
         assert lake.query("SELECT sum(id) FROM ns.t").fetchall() == [(39,)]
     assert [len(k.held.relations) for k in queries()] == [1, 1, 0]
+    assert len(kept.relations._kept) == 5
     kept.clear()
-    assert not kept._kept
+    assert not kept._kept and not kept.relations._kept
+
+
+@pytest.mark.usefixtures("few_files")
+def test_another_text_that_needs_the_same_is_not_planned(
+    lake: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shares the relations of its tables, as long as columns, conditions, snapshots and tables are the same."""
+    planned = Mock(side_effect=TableRows.relation, autospec=True)
+    monkeypatch.setattr(TableRows, "relation", lambda *a: planned(*a))
+    same = ("sum(id)", "max(id)", "min(id) AS x", "count(id)")
+    assert [lake.query(f"SELECT {s} FROM ns.t").fetchall() for s in same] == [[(39,)], [(12,)], [(1,)], [(6,)]]
+    assert planned.call_count == 1
+    others = (
+        *("min(name) FROM ns.t", "min(id) FROM ns.t WHERE id > 2", "min(id) FROM ns.t WHERE id > 3"),
+        *(
+            "min(id) FROM ns.t AT (VERSION => 'side')",
+            "count(*) FROM ns.t",
+            "min(id) FROM ns.other",
+            "min(_pos) FROM ns.t",
+        ),
+    )
+    found = [lake.query(f"SELECT {o}").fetchall() for o in others]
+    assert found == [[("n1",)], [(3,)], [(10,)], [(1,)], [(6,)], [(4,)], [(0,)]]
+    assert planned.call_count == 1 + len(others)
+    lake.load_table("ns.t").delete("id = 12")
+    assert lake.query("SELECT sum(id) AS s FROM ns.t").fetchall() == [(27,)]
+    assert len(lake._kept_queries.relations._kept) == 2
 
 
 @pytest.mark.usefixtures("few_files")
