@@ -58,44 +58,58 @@ class PreparedQuery:
 
 
 @define(eq=False)
+class QueryConnection:
+    """A connection that reaches the rows of a query, and its streams of those that this engine reads."""
+
+    con: duckdb.DuckDBPyConnection
+    streams: list[RowStream] = field(factory=list)
+
+    def failure(self) -> Exception | None:
+        """The error of a stream that failed."""
+        return next((s.failed for s in self.streams if s.failed is not None), None)
+
+
+@define(eq=False)
 class IdleConnection:
     """A connection that waits to be used again, in the process that made it."""
 
-    _waiting: list[tuple[int, duckdb.DuckDBPyConnection]] = field(factory=list)
+    _waiting: list[tuple[int, QueryConnection]] = field(factory=list)
 
-    def taken(self) -> duckdb.DuckDBPyConnection | None:
+    def taken(self) -> QueryConnection | None:
         """The connection, which nobody else has from now on; None where there is none that answers."""
-        con = self._popped()
-        if con is None:
+        found = self._popped()
+        if found is None:
             return None
         try:
-            duck.rows(con, query(duck.SETTINGS, "reads_files"))
+            duck.rows(found.con, query(duck.SETTINGS, "reads_files"))
         except duckdb.Error:
             # After a fatal error an instance answers nothing any more.
-            con.close()
+            found.con.close()
             return None
-        return con
+        for s in found.streams:
+            s.failed = None
+        return found
 
-    def put(self, con: duckdb.DuckDBPyConnection) -> None:
+    def put(self, connection: QueryConnection) -> None:
         """Keeps a connection, unless there is one."""
         if self._waiting:
-            con.close()
+            connection.con.close()
         else:
-            self._waiting.append((os.getpid(), con))
+            self._waiting.append((os.getpid(), connection))
 
     def close(self) -> None:
         """Ends the connection, if there is one; in a forked process it is left to the parent."""
-        if (con := self._popped()) is not None:
-            con.close()
+        if (found := self._popped()) is not None:
+            found.con.close()
 
-    def _popped(self) -> duckdb.DuckDBPyConnection | None:
+    def _popped(self) -> QueryConnection | None:
         try:
-            pid, con = self._waiting.pop()
+            pid, found = self._waiting.pop()
         except IndexError:
             return None
         if pid == os.getpid():
-            return con
-        fork_safety.abandon(con)
+            return found
+        fork_safety.abandon(found.con)
         return None
 
 
@@ -198,21 +212,21 @@ class QueryAnswer:
         """A context with a connection that can reach the rows of the query, and nothing else."""
         limit = self._prepared.memory_limit
         deadline = Deadline(self._prepared.timeout)
-        con = self._idle.taken()
-        is_new = con is None
+        used = self._idle.taken()
+        is_new = used is None
         try:
-            con = con or self._connection()
-            with duck.ctrl_c(), within_limits(con, deadline, limit):
+            used = used or QueryConnection(self._connection())
+            with duck.ctrl_c(), within_limits(used.con, deadline, limit):
                 if is_new:
-                    self._register(con)
-                yield con
+                    self._register(used)
+                yield used.con
         except BaseException as e:
-            if con is not None:
-                con.close()
+            if used is not None:
+                used.con.close()
             if isinstance(e, duckdb.Error):
-                raise self._failure(e) from e
+                raise (used and used.failure()) or self._failure(e) from e
             raise
-        self._idle.put(con)
+        self._idle.put(used)
 
     @property
     def _idle(self) -> IdleConnection:
@@ -236,11 +250,12 @@ class QueryAnswer:
         snapshots = frozenset((s.metadata.table_uuid, s.snapshot.snapshot_id) for s in scans if s.snapshot is not None)
         return FILE_INSTANCES.connect(snapshots, files)
 
-    def _register(self, con: duckdb.DuckDBPyConnection) -> None:
+    def _register(self, made: QueryConnection) -> None:
+        con = made.con
         tell_time(con, self._prepared.now)
         for name, rows in self._prepared.rows.items():
             if isinstance(rows, TableRows):
-                register_relation(con, name, self._relations[name])
+                made.streams += register_relation(con, name, self._relations[name])
             else:
                 if name not in self._arrow:
                     self._arrow[name] = rows.read()
@@ -249,13 +264,8 @@ class QueryAnswer:
             make_view(con, name, sql)
 
     def _failure(self, error: duckdb.Error) -> Exception:
-        """The error that is behind DuckDB's, to which what reading a file raised is a text."""
+        """The error that is behind DuckDB's where no stream failed."""
         owner = self._prepared.owner
-        streams: list[RowStream] = [s for r in self._relations.values() for s in r.streams]
-        for s in streams:
-            if s.failed is not None:
-                failed, s.failed = s.failed, None
-                return failed
         for name, relation in self._relations.items():
             rows = self._prepared.rows[name]
             for path in relation.files:

@@ -9,6 +9,7 @@ import duckdb
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.scan.relation.file_footers import SQL
+from icecore.engine.scan.relation.row_stream import RowStream
 from icecore.engine.scan.relation.scan_relation import Scanned, ScanRelation, scan_relation
 
 _NUMBERS = itertools.count()
@@ -22,11 +23,20 @@ def register_scan(connection: duckdb.DuckDBPyConnection, name: str, scan: Scanne
     register_relation(connection, name, relation)
 
 
-def register_relation(connection: duckdb.DuckDBPyConnection, name: str, relation: ScanRelation) -> None:
-    """Makes a relation a view of that name, and registers all that it is made of."""
+def register_relation(connection: duckdb.DuckDBPyConnection, name: str, relation: ScanRelation) -> list[RowStream]:
+    """The streams of a relation, which becomes a view of that name, all that it is made of registered.
+
+    They are the connection's own: another that the relation is registered in has others, and other errors in them.
+    """
+    streams = []
     for part, rows in relation.relations.items():
-        connection.register(part, rows)
+        own = rows
+        if isinstance(rows, RowStream):
+            own = RowStream(rows.schema, rows.read)
+            streams.append(own)
+        connection.register(part, own)
     make_view(connection, name, relation.sql)
+    return streams
 
 
 def make_view(connection: duckdb.DuckDBPyConnection, name: str, sql: str) -> None:

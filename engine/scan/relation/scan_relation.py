@@ -89,7 +89,6 @@ class ScanRelation:
     sql: str
     relations: Mapping[str, Any]
     files: tuple[str, ...]
-    streams: tuple[RowStream, ...]
     held_bytes: int
 
 
@@ -138,7 +137,6 @@ class _Relation:
     may_read_files: bool
     relations: dict[str, Any] = field(factory=dict)
     files: list[str] = field(factory=list)
-    streams: list[RowStream] = field(factory=list)
     deletes: DeleteCache = field(factory=DeleteCache)
 
     @property
@@ -158,7 +156,6 @@ class _Relation:
             parts.insert(0, self.given(self.register("types", no_rows(self.typed([]))), set()))
         if others:
             stream = RowStream(self.typed(self.missing()), partial(self.batches, others))
-            self.streams.append(stream)
             parts.append(self.given(self.register("rows", stream), self.missing()))
         names = [f"c{i} AS {quote(name)}" for i, name in enumerate(column_names(self.scan.projection))]
         limit = "" if self.scan.limit is None else f"LIMIT {self.scan.limit}"
@@ -166,7 +163,7 @@ class _Relation:
         # A stream reads what is deleted each time, and would hold on to what was read here.
         self.deletes = DeleteCache()
         held = sum(r.nbytes for r in self.relations.values() if isinstance(r, pa.Table)) + _BYTES_OF_TASK * len(tasks)
-        return ScanRelation(sql, self.relations, tuple(self.files), tuple(self.streams), held)
+        return ScanRelation(sql, self.relations, tuple(self.files), held)
 
     def counted(self, tasks: Sequence[FileScanTask]) -> tuple[int, list[FileScanTask]]:
         """The number of rows of the files that need not be read where nothing else matters, and the tasks of others."""

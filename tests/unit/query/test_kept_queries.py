@@ -5,9 +5,11 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 from unittest.mock import Mock
 
@@ -21,13 +23,16 @@ from icecore.engine.errors import (
     NoSuchSnapshotError,
     NoSuchTableError,
     QueryLimitError,
+    StorageError,
     ValidationError,
 )
-from icecore.engine.query import kept_queries, kept_relations, prepare_query, query_sources
+from icecore.engine.queries.query_limits import within_limits
+from icecore.engine.query import kept_queries, kept_relations, prepare_query, query_answer, query_sources
 from icecore.engine.query.kept_queries import KeptQueries, key_of
 from icecore.engine.query.kept_query import KeptQuery
 from icecore.engine.query.named_tables import named_tables
 from icecore.engine.query.query_sources import TableRows
+from icecore.engine.scan.data_scan import DataScan
 
 QUERIES = (
     "SELECT * FROM ns.t ORDER BY ALL",
@@ -230,6 +235,39 @@ def test_a_file_that_is_gone_is_missed_by_the_next(lake: icecore.Catalog) -> Non
     for _ in range(2):
         with pytest.raises(MissingFileError):
             lake.query(sql).fetchall()
+
+
+@pytest.mark.usefixtures("few_files")
+def test_threads_that_ask_at_once_are_told_their_own_errors(
+    lake: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have failed before either is told why."""
+    make_table(lake, "avro", properties={"write.format.default": "avro"}).append(rows(1))
+    sql, errors, meet = "SELECT sum(id) FROM ns.avro", [StorageError("one"), StorageError("two")], Barrier(2)
+    assert lake.query(sql).fetchall() == [(1,)]
+
+    def read_tasks(*_: object) -> Iterator[pa.RecordBatch]:
+        raise errors[meet.wait(60)]
+
+    @contextmanager
+    def within(*limits: Any) -> Iterator[None]:
+        try:
+            with within_limits(*limits):
+                yield
+        finally:
+            meet.wait(60)
+
+    def error() -> BaseException | None:
+        with pytest.raises(StorageError) as found:
+            lake.query(sql).fetchall()
+        return found.value
+
+    with monkeypatch.context() as patched, ThreadPoolExecutor(2) as pool:
+        patched.setattr(DataScan, "read_tasks", read_tasks)
+        patched.setattr(query_answer, "within_limits", within)
+        told = [pool.submit(error) for _ in errors]
+        assert {id(t.result()) for t in told} == {id(e) for e in errors}
+    assert lake.query(sql).fetchall() == [(1,)]
 
 
 def test_threads_see_what_was_committed_before_they_asked(lake: icecore.Catalog) -> None:
