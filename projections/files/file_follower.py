@@ -14,9 +14,11 @@ from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import (
+    CommitConflictError,
     CorruptLogError,
     ForeignCommitError,
     IcecoreError,
+    MissingFileError,
     StorageError,
     UnwritableCommitError,
     ValidationError,
@@ -107,6 +109,7 @@ class FileFollower:
     ) -> None:
         strict = is_file_system(state)
         if strict:
+            self._check_folder(state, before, storage)
             # Other writers see its version before COMMIT, and read what it names.
             self.store.settle_files()
             self.materializer.claim_version(event, before, state, storage)
@@ -128,6 +131,21 @@ class FileFollower:
         is_published = self.materializer.move(advance, storage, standing)
         if is_published and advance.state is not None and advance.has_metadata:
             self._published[state.stream] = advance.state
+
+    def _check_folder(self, state: TableState, before: TableState | None, storage: Storage) -> None:
+        """Raises CommitConflictError for a version of a table whose folder was emptied and has another one's by now.
+
+        No later attempt can make it. Versions are read only where the last one is a local file that is gone or has
+        another length than ours.
+        """
+        last = None if before is None else before.metadata_location
+        if before is None or last is None or last == state.metadata_location or version_of(last) is None:
+            return
+        known = self.store.row(MODELS, "get_file", location=last)
+        if storage.local_path(last) is None or _has_length(last, known, storage):
+            return
+        if (found := version_of_another(before.metadata, last, storage)) is not None:
+            raise CommitConflictError(f"{name_text(state.identifier)}: {_taken_by(found)}")
 
     def _refusal(self, state: TableState, error: UnwritableCommitError) -> ValidationError:
         """The error of a commit that can't be made, because of itself or of an unreadable one before it."""
@@ -221,10 +239,7 @@ class FileFollower:
             return False
         found = version_of_another(state.metadata, state.metadata_location, storage)
         if found is not None and not state.dropped:
-            raise ForeignCommitError(
-                f"{found} is another table's, which was made in the folder of this one, so that none of its versions "
-                f"is written there: drop it, or take the other one out of the folder"
-            )
+            raise ForeignCommitError(_taken_by(found))
         return found is not None
 
     def finish_again(self, state: TableState) -> None:
@@ -325,3 +340,19 @@ class FileFollower:
         """Drops the remembered states."""
         self._materialized.clear()
         self._published.clear()
+
+
+def _has_length(location: str, known: sqlite3.Row | None, storage: Storage) -> bool:
+    """Whether there is a file that has the length that is noted of it, where one is."""
+    try:
+        length = storage.size(location)
+    except MissingFileError:
+        return False
+    return known is None or length == known["length"]
+
+
+def _taken_by(found: str) -> str:
+    return (
+        f"{found} is another table's, which was made in the folder of this one, so that none of its versions is "
+        f"written there: drop it, or take the other one out of the folder"
+    )

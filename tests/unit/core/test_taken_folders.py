@@ -10,7 +10,7 @@ from attrs import evolve
 from core_tables import SCHEMA, ids_of, local, lose, make_table, rows
 
 import icecore
-from icecore.engine.errors import ForeignCommitError, RebuildError
+from icecore.engine.errors import CommitConflictError, ForeignCommitError, RebuildError
 from icecore.engine.spec.snapshot import MetadataLogEntry
 
 FILE_SYSTEM = {"icecore.commit-scheme": "filesystem"}
@@ -34,14 +34,15 @@ def contents(folder: Path) -> dict[str, str]:
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.glob("metadata/*")}
 
 
-def taken(table: icecore.Table, warehouse: Path) -> tuple[icecore.Table, Path]:
-    """Another table, of another warehouse and with two versions, in the folder of one whose files are gone."""
+def taken(table: icecore.Table, warehouse: Path, versions: int = 2) -> tuple[icecore.Table, Path]:
+    """Another table, of another warehouse and with some versions, in the folder of one whose files are gone."""
     folder = local(table.metadata_location).parents[1]
     lose(folder)
     with icecore.open(warehouse) as others:
         others.create_namespace("ns")
         other = others.create_table("ns.t", SCHEMA, location=str(folder), properties=FILE_SYSTEM)
-        other.append(rows(7))
+        for _ in range(versions - 1):
+            other.append(rows(7))
     return other, folder
 
 
@@ -73,6 +74,37 @@ def test_a_rebuild_of_a_table_whose_folder_is_another_tables_says_so(catalog: ic
     lose(folder)
     catalog.rebuild()
     assert (folder / "metadata" / "v4.metadata.json").exists()
+
+
+@pytest.mark.parametrize("versions", [1, 3, 4])
+def test_a_commit_to_a_table_whose_folder_is_another_tables_is_refused(
+    catalog: icecore.Catalog, tmp_path: Path, versions: int
+) -> None:
+    """Else its version were the other's next, or one that is hinted. It may be dropped."""
+    table = adopted(catalog)
+    _, folder = taken(table, tmp_path / "others", versions)
+    before, position = contents(folder), catalog.position
+    for _ in range(2):
+        with pytest.raises(CommitConflictError, match=r"v\d\.metadata\.json is another table's"):
+            table.append(rows(3))
+        assert (contents(folder), catalog.position) == (before, position)
+    catalog.drop_table("ns.t")
+    assert contents(folder) == before
+    with icecore.open(tmp_path / "others") as others:
+        others.load_table("ns.t").append(rows(8))
+        assert len(ids_of(others.load_table("ns.t"))) == versions
+
+
+def test_a_commit_to_a_table_whose_last_version_is_gone_is_taken(catalog: icecore.Catalog) -> None:
+    """So is one whose last version is damaged."""
+    table = adopted(catalog)
+    metadata = local(table.metadata_location).parent
+    (metadata / "v4.metadata.json").unlink()
+    table.append(rows(3))
+    (metadata / "v5.metadata.json").write_text("{}")
+    table.append(rows(4))
+    assert (metadata / "v6.metadata.json").exists()
+    assert ids_of(catalog.load_table("ns.t")) == [1, 2, 3, 4]
 
 
 def test_a_version_that_is_damaged_is_no_other_tables(catalog: icecore.Catalog) -> None:
