@@ -25,6 +25,16 @@ def test_numbers(number):
     tried.append(number)
     assert {}
 """
+DRAWN = """
+from hypothesis import given, settings, strategies as st
+tried = []
+
+@settings(max_examples=10_000, deadline=None, database=None)
+@given(st.data())
+def test_drawn_numbers(data):
+    tried.append(data.draw(st.integers()))
+    {}
+"""
 
 
 def run(folder: Path, until: int, seed: int = 1) -> subprocess.CompletedProcess[str]:
@@ -51,6 +61,16 @@ def test_the_test_that_runs_ends_and_the_others_do_not_begin(tmp_path: Path) -> 
     done = run(tmp_path, 100)
     assert done.returncode == 0 and "1 passed, 2 skipped" in done.stdout, done.stdout
     assert "2 tests did not begin in time" in done.stdout
+
+
+def test_a_test_that_draws_while_it_runs_ends_too(tmp_path: Path) -> None:
+    """One that fails, or varies while there is time, is told all the same."""
+    (tmp_path / "test_drawn.py").write_text(DRAWN.format("assert len(tried) < 100"))
+    done = run(tmp_path, 100)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
+    for body in ("assert tried[-1] < 1000", "len(tried) > 50 or data.draw(st.integers())"):
+        (tmp_path / "test_drawn.py").write_text(DRAWN.format(body))
+        assert run(tmp_path, 100).returncode == 1, body
 
 
 def test_what_failed_in_time_is_made_small_after_it(tmp_path: Path) -> None:
