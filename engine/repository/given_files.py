@@ -194,10 +194,10 @@ class _Looking:
         data = self._read(check, path)
         if manifest.manifest_length > 0 and manifest.manifest_length != len(data):
             raise check.refusal(path, f"the list says {manifest.manifest_length} bytes, it has {len(data)}")
-        spec = self.after.spec_by_id(spec_id)
         try:
             header = read_header(data, path)
-            entries = decode_manifest(data, where=path, spec_id=spec_id, metadata_spec=spec)
+            # As it is read later: partition fields that have no ids are told by the spec in the header alone.
+            entries = decode_manifest(data, where=path, spec_id=spec_id)
         except CorruptFileError as e:
             raise check.refusal(path, str(e)) from e
         check.check_header(header, manifest)

@@ -168,10 +168,13 @@ def file_of(data: bytes) -> Any:
     return spoil
 
 
-def bucket_spec(spec_id: int, buckets: int = 4) -> PartitionSpec:
-    fields = [{"source-id": 1, "field-id": 1000, "name": "id_bucket", "transform": f"bucket[{buckets}]"}]
+def bucket_spec(spec_id: int, buckets: int = 4, name: str = "id_bucket") -> PartitionSpec:
+    fields = [{"source-id": 1, "field-id": 1000, "name": name, "transform": f"bucket[{buckets}]"}]
     return PartitionSpec.from_dict({"spec-id": spec_id, "fields": fields})
 
+
+without_ids = {"bytes_of": lambda data: data.replace(b"-spec", b"-bare").replace(b'd":1000', b'x":1000')}
+bare = manifest(in_spec(0), bucket_spec(0, name="id_bucket_4"), **without_ids)
 
 SPOILS = {
     "no list": (snapshot(manifest_list="file:///nowhere/snap.avro"), r"nowhere/snap\.avro"),
@@ -193,6 +196,10 @@ SPOILS = {
     "a header of another spec": (
         manifest(in_spec(0), spec=bucket_spec(0, 5)),
         "its partition spec 0 is .*, the table's is",
+    ),
+    "partitions whose fields nothing tells": (
+        lambda updates: records(partition_spec_id=0, partitions=None)(bare(updates)),
+        "has no field id, and the spec none of that name",
     ),
     "a header of an unknown spec": (manifest(in_spec(6), spec=PartitionSpec(spec_id=6)), "partition spec 6, which"),
     "columns of another type": (manifest(schema=table_schema("string")), "its column 1 is string, the table's is long"),
