@@ -27,14 +27,9 @@ MERGE_ON_READ = {"write.delete.mode": "merge-on-read"}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("catalog") / "lake"
-
-
-@pytest.fixture(scope="module")
-def lake(spark: Any, folder: Path) -> Iterator[icecore.Catalog]:
+def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[icecore.Catalog]:
     """Tables of each format version with deletes and changed columns, a table of odd names, a view."""
-    with icecore.open(folder, actor="test") as catalog:
+    with icecore.open(tmp_path_factory.mktemp("catalog") / "lake", actor="test") as catalog:
         catalog.create_namespace("ns")
         for version in (1, 2, 3):
             name = f"ns.v{version}"

@@ -20,13 +20,8 @@ from icecore.engine.spark_source.sql_catalog.named_scan import NamedScans  # noq
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("catalog") / "lake"
-
-
-@pytest.fixture(scope="module")
-def lake(spark: Any, folder: Path) -> Iterator[icecore.Catalog]:
-    with icecore.open(folder, actor="test") as catalog:
+def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[icecore.Catalog]:
+    with icecore.open(tmp_path_factory.mktemp("catalog") / "lake", actor="test") as catalog:
         catalog.create_namespace("ns")
         icecore.spark.catalog(spark, catalog)
         yield catalog
@@ -41,13 +36,13 @@ def table(lake: icecore.Catalog, request: pytest.FixtureRequest) -> icecore.Tabl
     return made
 
 
-def test_each_use_sees_the_present(spark: Any, folder: Path, table: icecore.Table) -> None:
+def test_each_use_sees_the_present(spark: Any, lake: icecore.Catalog, table: icecore.Table) -> None:
     """Another catalog commits: what was analysed before keeps its snapshot, also what Spark has cached of it."""
     name = ".".join(["lake", *table.name()])
     before, cached = spark.table(name), spark.table(name).cache()
     assert cached.count() == 3
     assert spark.catalog.isCached(name)
-    with icecore.open(folder, actor="other") as other:
+    with icecore.open(lake.path, actor="other") as other:
         other.load_table(table.name()).append([{"id": 4}])
     assert [f.count() for f in (spark.table(name), before, before.where("id > 0"), cached)] == [4, 3, 3, 3]
     assert not spark.catalog.isCached(name)
