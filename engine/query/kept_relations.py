@@ -27,8 +27,8 @@ class Need(Protocol):
     def is_same(self, other: Any) -> bool:
         """Whether the relation for one is right for the other."""
 
-    def is_past(self, other: Any) -> bool:
-        """Whether it is of a state that the table had before that of another need."""
+    def is_of_other_state(self, other: Any) -> bool:
+        """Whether both are of one table, but of two states of it."""
 
     def relation(self) -> ScanRelation:
         """The relation, planned now. Raises what planning raises."""
@@ -49,7 +49,7 @@ class KeptRelations:
             found = need, need.relation()
         if is_kept(found[1]):
             with self._lock:
-                others = [k for k in self._kept if k is not found and not k[0].is_past(need)]
+                others = [k for k in self._kept if k is not found and not k[0].is_of_other_state(need)]
                 self._kept = [*others, found][-MOST_KEPT:]
         return found[1]
 

@@ -111,8 +111,8 @@ class TableNeed:
         is_alike = (self.name, self.forgotten) == (other.name, other.forgotten) and self.needed == other.needed
         return is_alike and self.rows.is_same(other.rows) and self.rows.scan == other.rows.scan
 
-    def is_past(self, other: TableNeed) -> bool:
-        """Whether it is of another state of the table; no past one is asked for by those that share relations."""
+    def is_of_other_state(self, other: TableNeed) -> bool:
+        """Whether both are of one table, but of two states of it, of which queries to come ask for the later one."""
         ours, theirs = self.rows.scan, other.rows.scan
         return ours.metadata.table_uuid == theirs.metadata.table_uuid and not ours.is_of_same_state(theirs)
 
