@@ -32,7 +32,7 @@ tried = []
 @settings(max_examples=10_000, deadline=None, database=None)
 @given(st.data())
 def test_drawn_numbers(data):
-    tried.append(data.draw(st.integers()))
+    tried.append(data.draw(st.{}))
     {}
 """
 
@@ -65,11 +65,15 @@ def test_the_test_that_runs_ends_and_the_others_do_not_begin(tmp_path: Path) -> 
 
 def test_a_test_that_draws_while_it_runs_ends_too(tmp_path: Path) -> None:
     """One that fails, or varies while there is time, is told all the same."""
-    (tmp_path / "test_drawn.py").write_text(DRAWN.format("assert len(tried) < 100"))
+    (tmp_path / "test_drawn.py").write_text(DRAWN.format("integers()", "assert len(tried) < 100"))
     done = run(tmp_path, 100)
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
-    for body in ("assert tried[-1] < 1000", "len(tried) > 50 or data.draw(st.integers())"):
-        (tmp_path / "test_drawn.py").write_text(DRAWN.format(body))
+    # Whatever Hypothesis draws, it draws either boolean again after it saw one more value follow it.
+    for first, body in (
+        ("just(1000)", "assert tried[-1] < 1000"),
+        ("booleans()", "len(tried) > 50 or data.draw(st.integers())"),
+    ):
+        (tmp_path / "test_drawn.py").write_text(DRAWN.format(first, body))
         assert run(tmp_path, 100).returncode == 1, body
 
 
