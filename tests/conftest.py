@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import spark_jvm
 from hypothesis import settings
+from hypothesis.internal.conjecture.providers import HypothesisProvider, _local_constants
 
 import icecore
 from icecore.engine.errors import MissingDependencyError
@@ -60,6 +61,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return LONGEST.index(folder) if folder in LONGEST else len(LONGEST), -sizes[item.path], item.path
 
     items.sort(key=place)
+
+
+def pytest_sessionstart() -> None:
+    """Examples that are the same each time have no constants of the modules that happen to be loaded by then."""
+    if settings.default is not None and settings.default.derandomize:
+        HypothesisProvider._local_constants = _local_constants  # type: ignore[method-assign, assignment]
 
 
 def pytest_collectstart() -> None:
