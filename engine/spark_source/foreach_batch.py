@@ -118,13 +118,15 @@ class BatchCommits:
             with table.transaction(message=self.message, author=self.author, idempotency_key=batch.key) as transaction:
                 if not self.skip_committed:
                     check_kept(transaction, batch)
+                named = {QUERY_ID: query, EPOCH_ID: str(batch_id)}
                 if self.change is not None:
+                    transaction._pending.snapshot_properties.update(named)
                     self.change(transaction, rows)
                     return
                 if is_spark(rows) and not self.skip_committed:
                     check_batch(transaction, rows.count, batch)
-                named = {QUERY_ID: query, EPOCH_ID: str(batch_id), **self.snapshot_properties}
-                transaction.append(rows, branch=self.branch, snapshot_properties=named)
+                properties = {**named, **self.snapshot_properties}
+                transaction.append(rows, branch=self.branch, snapshot_properties=properties)
 
 
 def check_batch(transaction: Transaction, rows: Callable[[], int], batch: Batch) -> None:

@@ -75,6 +75,8 @@ class PendingCommit:
         self.answered = repository.already(provenance)
         # What the next attempt at planning may take of the files that planning wrote.
         self.reusable = ReusableFiles()
+        # Of the summary of each snapshot; those of a change's own go before.
+        self.snapshot_properties: dict[str, str] = {}
         self._stream = state.stream
         # What the caller's table showed, which may be older than the latest state; its refs move with the changes.
         self._seen = state.metadata
@@ -161,7 +163,8 @@ class PendingCommit:
 
     def target(self, branch: str, options: RowChangeOptions) -> SnapshotTarget:
         """A new snapshot on the branch."""
-        return SnapshotTarget(branch, self.new_snapshot_id(), dict(options.get("snapshot_properties") or {}))
+        summary = {**self.snapshot_properties, **(options.get("snapshot_properties") or {})}
+        return SnapshotTarget(branch, self.new_snapshot_id(), summary)
 
     def base(
         self,

@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 import icecore
 from icecore.engine.data.write.write_rows import write_data_files
 from icecore.engine.errors import CommitConflictError, NoSuchTableError, ValidationError
+from icecore.engine.metadata.write_audit_publish import EPOCH_ID, QUERY_ID
 from icecore.engine.spark_source.batch_writer import TableWriter
 from icecore.engine.spark_source.foreach_batch import foreach_batch
 from icecore.engine.spark_source.source_options import STREAM_WRITING, WRITING, SourceOptions
@@ -299,3 +300,27 @@ def test_columns_that_a_stream_brings_are_taken_in_once(warehouse: Path, table: 
     again.commit(written(again._files, "q"), 2)
     found = table.refresh().scan().to_arrow()
     assert (found["sum"].to_pylist().count(100), found["amount"].to_pylist().count(100)) == (2, 1)
+
+
+def staging(wap_id: str) -> Any:
+    """A function of a stream that deletes and appends, staged under an id."""
+
+    def change(transaction: Any, rows: Any) -> None:
+        transaction.overwrite(rows, "id = 7", snapshot_properties={"wap.id": wap_id})
+
+    return change
+
+
+def test_one_batch_of_a_stream_that_changes_the_table_is_staged_under_an_id(table: icecore.Table) -> None:
+    """As of one that appends; the snapshots that its function makes tell which batch they are of."""
+    table.set_properties({"write.wap.enabled": "true"})
+    table.append(ROWS)
+    for _ in range(2):
+        foreach_batch(table, staging("load-1"), query="q")(ROWS, 0)
+    before = sorted(Path(table.location().removeprefix("file://")).rglob("*.parquet"))
+    with pytest.raises(ValidationError, match=r"staged batch 0 under wap\.id 'load-1', under which no other"):
+        foreach_batch(table, staging("load-1"), query="q")(ROWS, 1)
+    assert sorted(Path(table.location().removeprefix("file://")).rglob("*.parquet")) == before
+    foreach_batch(table, staging("load-2"), query="q")(ROWS, 1)
+    told = [(s.summary or {}) for s in table.refresh().snapshots()[1:]]
+    assert [(s["wap.id"], s[QUERY_ID], s[EPOCH_ID]) for s in told] == [("load-1", "q", "0"), ("load-2", "q", "1")]
