@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -209,6 +210,33 @@ def test_a_planner_without_an_answer_is_asked_once(
     for _ in range(3):
         assert [r.id for r in frame.where("id = 12").collect()] == [12]
     assert len(asked) == 1
+
+
+def test_a_query_that_is_interrupted_as_it_asks_ends_and_the_next_one_asks_again(
+    spark: Any, table: icecore.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a stream is stopped: its thread must hear of it."""
+    asked, apply, threads = [], FilePruning.apply, spark._jvm.java.lang.Thread
+
+    def waits(thread: Any) -> bool:
+        return any("icecore.FilePruning.answer" in f"{call}" for call in thread.getStackTrace())
+
+    def interrupting(self: FilePruning, text: str) -> str:
+        """The answer; the first one when nobody waits for it any more."""
+        asked.append(text)
+        for thread in threads.getAllStackTraces().keySet() if len(asked) == 1 else ():
+            if waits(thread):
+                thread.interrupt()
+                while waits(thread):
+                    time.sleep(0.01)
+        return apply(self, text)
+
+    monkeypatch.setattr(FilePruning, "apply", interrupting)
+    frame = table.scan().to_spark(spark)
+    with pytest.raises(Exception, match="InterruptedException"):
+        frame.where("id = 12").collect()
+    assert [r.id for r in frame.where("id = 12").collect()] == [12]
+    assert len(asked) == 2 and asked[0] == asked[1]
 
 
 def test_scans_with_filters_and_of_appends_are_pruned_further(spark: Any, table: icecore.Table) -> None:

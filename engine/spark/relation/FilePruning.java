@@ -110,8 +110,15 @@ public class FilePruning {
       // A planner that does not answer is waited for once, not in each query.
       last.text = text;
       last.answer = null;
-      // In a thread of its own: the one of Python that waits for this query may hold what planning needs.
-      last.answer = (String) THREADS.submit(new Question(asked, text)).get(SECONDS, TimeUnit.SECONDS);
+      try {
+        // In a thread of its own: the one of Python that waits for this query may hold what planning needs.
+        last.answer = (String) THREADS.submit(new Question(asked, text)).get(SECONDS, TimeUnit.SECONDS);
+      } catch (InterruptedException e) {
+        // The query is to end, as when a stream is stopped; the next one asks again.
+        last.text = null;
+        Thread.currentThread().interrupt();
+        throw e;
+      }
     }
     return last.answer;
   }
