@@ -1,4 +1,7 @@
-"""README.md and each page of docs/ are run: Python as doctests, console blocks as commands, from top to bottom."""
+"""README.md and each page of docs/ are run: Python as doctests, console blocks as commands, from top to bottom.
+
+Python that asks for a session of Spark Connect is run in a client of one, whose server has an address of its own.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,19 @@ OPTIONS = doctest.ELLIPSIS
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)#]+)(#[^)]*)?\)")
 MOST_LINES = 200
+CONNECT_ADDRESS = "sc://localhost:15002"
+OVER_CONNECT = """
+import doctest
+import os
+import sys
+
+text, name, line, address = sys.argv[1:]
+text = text.replace(address, os.environ["SPARK_REMOTE"])
+report = []
+test = doctest.DocTestParser().get_doctest(text, {}, name, name, int(line))
+doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append)
+print("".join(report) or "done")
+"""
 
 
 def blocks(page: Path) -> Iterator[tuple[str, str, int]]:
@@ -48,7 +64,9 @@ def page_and_need(page: Path) -> str:
 @pytest.mark.usefixtures("no_hint_to_come")
 @pytest.mark.filterwarnings("ignore::icecore.engine.errors.LostLogWarning")
 @pytest.mark.parametrize("page", PAGES, ids=page_and_need)
-def test_what_it_shows_is_what_happens(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_it_shows_is_what_happens(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """Every answer is the one given here; `...` stands for ids, times and paths. Each page has a folder of its own."""
     if page.stem in NEEDS:
         pytest.importorskip(NEEDS[page.stem])
@@ -61,7 +79,9 @@ def test_what_it_shows_is_what_happens(page: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PATH", os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
     names: dict[str, object] = {}
     for kind, text, line in blocks(page):
-        if kind == "python":
+        if kind == "python" and CONNECT_ADDRESS in text:
+            request.getfixturevalue("over_connect")(OVER_CONNECT, text, page.name, line, CONNECT_ADDRESS)
+        elif kind == "python":
             _run_python(page, text, line, names)
         elif kind == "console":
             _run_console(page, text)
