@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,25 @@ def test_where_nothing_can_be_kept_classes_are_compiled_each_time(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert _made(spark, _sources(tmp_path / "one", "1")).getClass().getName() == "icecore.Shown"
+
+
+def test_classes_that_no_session_used_for_90_days_go(folder: Path) -> None:
+    """When others are kept; to read them is to use them, which is noted once a day."""
+    day, now = 24 * 3600, time.time()
+    ages = {"unused": 91.0, "used": 91.0, "lately": 89.0, "today": 0.5}
+    for name in ages:
+        keep_classes(folder / f"{name}.zip", {"A": b"1"})
+    for name, days in ages.items():
+        os.utime(folder / f"{name}.zip", (now - days * day, now - days * day))
+    (folder / "left.tmp").touch()
+    (folder / "stuck.zip").mkdir()
+    os.utime(folder / "stuck.zip", (0, 0))
+    for name in ("used", "today"):
+        assert kept_classes(folder / f"{name}.zip") == {"A": b"1"}
+    assert (folder / "used.zip").stat().st_mtime >= now - 1
+    assert (folder / "today.zip").stat().st_mtime == pytest.approx(now - day / 2)
+    keep_classes(folder / "new.zip", {"A": b"1"})
+    assert {p.stem for p in folder.iterdir()} == {"used", "lately", "today", "new", "stuck"}
 
 
 def test_classes_for_another_spark_or_java_are_others(tmp_path: Path, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Compiled Java classes in a folder of the user's, where the next session finds them.
 
-To compile them takes a good part of the CPU of a session's first DataFrame, which waits for them.
+To compile them takes a good part of the CPU of a session's first DataFrame, which waits for them. Those of other
+sources, of another Spark or Java go when no session has used them for long: a file's time is that of its last use.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ import contextlib
 import hashlib
 import io
 import os
+import time
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from icecore.engine.spark.java import cache_folder
-from icecore.engine.storage.atomic_write import put_file
+from icecore.engine.storage.atomic_write import put_file, sweep
+
+_DAY_S = 24 * 3600
+_UNUSED_S = 90 * _DAY_S
 
 
 def place_of(texts: Iterable[str], java_version: str, class_path: str) -> Path | None:
@@ -40,13 +45,17 @@ def kept_classes(place: Path) -> dict[str, bytes] | None:
     """The bytes of each class by its name; None where there are none, or they were damaged."""
     try:
         with zipfile.ZipFile(place) as archive:
-            return {name: archive.read(name) for name in archive.namelist()}
+            classes = {name: archive.read(name) for name in archive.namelist()}
     except (OSError, zipfile.BadZipFile, EOFError, ValueError):
         return None
+    with contextlib.suppress(OSError):
+        if _age_s(place) > _DAY_S:
+            os.utime(place)
+    return classes
 
 
 def keep_classes(place: Path, classes: Mapping[str, bytes]) -> None:
-    """Keeps the bytes of classes, if it can: without them they are compiled again."""
+    """Keeps the bytes of classes, if it can: without them they are compiled again. Those that nobody uses go then."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for name, data in classes.items():
@@ -55,3 +64,21 @@ def keep_classes(place: Path, classes: Mapping[str, bytes]) -> None:
         # What a driver runs is nobody's to write but its user's.
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         put_file(str(place), out.getvalue(), scratch=None, replace=True, durable=False)
+        _sweep(place.parent)
+
+
+def _sweep(folder: Path) -> None:
+    """Deletes what no session has used for long. Raises OSError.
+
+    A session that reads such a file meanwhile has it, or compiles anew.
+    """
+    sweep(str(folder))
+    for place in folder.glob("*.zip"):
+        with contextlib.suppress(OSError):
+            if _age_s(place) > _UNUSED_S:
+                place.unlink()
+
+
+def _age_s(place: Path) -> float:
+    """The seconds since a file's last use, to a day. Raises OSError."""
+    return time.time() - place.stat().st_mtime
