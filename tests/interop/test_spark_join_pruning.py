@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from functools import reduce
 from pathlib import Path
@@ -38,6 +39,8 @@ DAYS = 8
 ADAPTIVE = "spark.sql.adaptive.enabled"
 PRUNING = "spark.sql.optimizer.dynamicPartitionPruning.enabled"
 REUSE = "spark.sql.exchange.reuse"
+BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
+ADAPTIVE_BROADCAST = "spark.sql.adaptive.autoBroadcastJoinThreshold"
 
 
 def row(i: int) -> dict[str, Any]:
@@ -160,6 +163,50 @@ def test_it_does_so_as_the_session_says(spark: Any, key: str, files: int) -> Non
         spark.conf.unset(key)
 
 
+@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize(
+    ("conf", "begun", "ended", "files"),
+    [
+        ({BROADCAST: "-1", ADAPTIVE_BROADCAST: "1m"}, "SortMergeJoin", "BroadcastHashJoin", {DAYS}),
+        ({BROADCAST: "1m", ADAPTIVE_BROADCAST: "-1"}, "BroadcastHashJoin", "SortMergeJoin", {2, DAYS}),
+    ],
+    ids=["to a broadcast", "from a broadcast"],
+)
+def test_a_join_that_spark_plans_anew_as_it_runs_has_its_rows(
+    spark: Any, conf: dict[str, str], begun: str, ended: str, files: set[int]
+) -> None:
+    """It was of another kind when files could be chosen, or is no longer of the kind that they were chosen for."""
+    few = "SELECT day, max(n) AS n FROM joined.ns.names WHERE name IN ('n3', 'n4', 'null') GROUP BY day"
+    last = "SELECT day, max(id) AS id FROM joined.ns.days GROUP BY day"
+    for key, value in conf.items():
+        spark.conf.set(key, value)
+    try:
+        query = spark.sql(f"SELECT t.id FROM ({last}) t LEFT SEMI JOIN ({few}) d ON t.day = d.day")
+        planned = query._jdf.queryExecution().executedPlan()
+        assert begun in planned.toString() and ended not in planned.toString()
+        assert sorted(r.id for r in query.collect()) == [39, 49]
+        final = planned.executedPlan().toString()
+        assert ended in final and begun not in final
+        assert files_read(query) in files
+    finally:
+        for key in conf:
+            spark.conf.unset(key)
+
+
+def test_uuids_choose_no_file(spark: Any, lake: icecore.Catalog) -> None:
+    """To Spark they are texts, of which those that spell the same uuid otherwise are others."""
+    from pyspark.sql import functions as F
+
+    keys = [uuid.UUID(int=(k << 120) + 255) for k in range(3)]
+    table = lake.create_table("ns.uuids", pa.schema([("k", pa.uuid()), ("id", pa.int64())]), partition_spec=["k"])
+    table.append([{"k": key, "id": i} for i, key in enumerate(keys)])
+    texts = [str(keys[1]), str(keys[2]).upper(), keys[0].hex, "none"]
+    wanted = spark.sql(f"SELECT * FROM VALUES {', '.join(map(repr, texts))} AS v(k)")
+    query = table.scan().to_spark(spark).join(F.broadcast(wanted), "k")
+    assert [r.id for r in query.collect()] == [1]
+    assert files_read(query) == len(keys)
+
+
 @examples(1)
 @given(data=st.data())
 def test_a_join_has_the_rows_of_all_files(spark: Any, data: st.DataObject) -> None:
@@ -230,7 +277,7 @@ def test_whole_numbers_too_long_for_the_column_are_none_of_it(spark: Any, lake: 
 def test_without_an_answer_a_join_reads_all_files(
     spark: Any, lake: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Whether Python fails, says what makes no sense, or the catalog is closed meanwhile."""
+    """Whether Python fails, says what makes no sense, or the catalog is closed meanwhile, even as it is asked."""
     from pyspark.sql import functions as F
 
     def fail(self: Any, text: str) -> str:
@@ -249,4 +296,14 @@ def test_without_an_answer_a_join_reads_all_files(
         other = catalog.create_table("ns.t", SCHEMA, partition_spec=["day"])
         other.append([row(35), row(45)])
         frame = other.scan().to_spark(spark)
+        answered = FilePruning.apply
+
+        def close(self: FilePruning, text: str) -> str:
+            catalog.close()
+            return answered(self, text)
+
+        monkeypatch.setattr(FilePruning, "apply", close)
+        asking = other.scan().to_spark(spark).join(F.broadcast(days), "day")
+        assert [r.id for r in asking.collect()] == [35]
+        assert files_read(asking) == 2
     assert [r.id for r in frame.join(F.broadcast(days), "day").collect()] == [35]
