@@ -6,7 +6,7 @@ schema (`avro_schema.Stripper`) with the canonical names, so that every decoder 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -16,6 +16,7 @@ from icecore.engine.formats import avro_schema
 from icecore.engine.formats.avro_schema import FIELD_ID, FIELD_NAME, Stripper, unwrap
 from icecore.engine.formats.entry_arrow import METRICS
 from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.transform import VoidTransform
 
 ENTRY_IDS = {0: "status", 1: "snapshot_id", 2: "data_file", 3: "sequence_number", 4: "file_sequence_number"}
 DATA_FILE_IDS = {
@@ -66,14 +67,14 @@ class EntryLayout:
     columns: frozenset[str]
 
 
-def entry_layout(writer_schema: Any, spec: PartitionSpec | None, where: str) -> EntryLayout:
+def entry_layout(writer_schema: Any, specs: Sequence[PartitionSpec], where: str) -> EntryLayout:
     """The layout of a manifest's writer schema.
 
-    `spec` gives the ids of partition fields that have none in the file. Raises CorruptFileError where the schema is
-    not one of a manifest.
+    The first of `specs` that names them all gives the ids of partition fields that have none in the file. Raises
+    CorruptFileError where the schema is not one of a manifest.
     """
     plain = avro_schema.resolve(writer_schema, where)
-    builder = _Builder(spec, where)
+    builder = _Builder(specs, where)
     schema = builder.entry(_record(plain, "the entry", where))
     missing = [name for name in REQUIRED if name not in builder.columns]
     if missing:
@@ -97,8 +98,8 @@ def names_by_field(fields: list[Any], known: Mapping[int, str], where: str) -> l
 
 
 class _Builder:
-    def __init__(self, spec: PartitionSpec | None, where: str) -> None:
-        self.spec, self.where = spec, where
+    def __init__(self, specs: Sequence[PartitionSpec], where: str) -> None:
+        self.specs, self.where = specs, where
         self.stripper = Stripper()
         self.partition: list[PartitionColumn] = []
         self.columns: set[str] = set()
@@ -121,7 +122,8 @@ class _Builder:
 
         Where the table has partition fields nothing is planned by it: see `wide_entries`.
         """
-        return _fields(plain) is None and (self.spec is None or not self.spec.fields)
+        fields = self.specs[0].fields if self.specs else ()
+        return _fields(plain) is None and all(isinstance(f.transform, VoidTransform) for f in fields)
 
     def _field(self, name: str | None, plain: Any) -> Any:
         if name == "data_file":
@@ -166,18 +168,27 @@ class _Builder:
         present = [i for i in ids if i is not None]
         if len(set(present)) != len(present):
             raise CorruptFileError(f"{self.where}: a partition field id is used twice: {present}")
-        by_name = {}
-        for p in self.spec.fields if self.spec is not None else ():
-            if p.field_id not in present:
-                by_name[p.name] = by_name[avro_schema.sanitize(p.name)] = p.field_id
-        for i, f in enumerate(fields):
-            if ids[i] is None:
-                ids[i] = by_name.get(f.get(FIELD_NAME, f["name"]))
-                if ids[i] is None:
-                    raise CorruptFileError(
-                        f"{self.where}: partition field {f['name']!r} has no field id, and the spec none of that name"
-                    )
-        return ids
+        unnamed = [f for f, field_id in zip(fields, ids, strict=True) if field_id is None]
+        told = iter(self._ids_by_name(unnamed, present) if unnamed else ())
+        return [next(told) if field_id is None else field_id for field_id in ids]
+
+    def _ids_by_name(self, fields: list[Any], taken: list[int]) -> list[int]:
+        for spec in self.specs:
+            free = {p.field_id: p.name for p in spec.fields if p.field_id not in taken}
+            found = [_ids_of_name(f, free) for f in fields]
+            ids = [i for of_one in found for i in of_one]
+            if all(len(of_one) == 1 for of_one in found) and len(set(ids)) == len(ids):
+                return ids
+        names = ", ".join(repr(f["name"]) for f in fields)
+        raise CorruptFileError(
+            f"{self.where}: partition field {names} has no field id, and no spec has one field alone of that name"
+        )
+
+
+def _ids_of_name(f: Any, free: Mapping[int, str]) -> list[int]:
+    """The ids of the fields that have the name of one in the file, or else that Avro lets have no other."""
+    exact = [i for i, name in free.items() if name == f.get(FIELD_NAME, f["name"])]
+    return exact or [i for i, name in free.items() if avro_schema.sanitize(name) == f["name"]]
 
 
 def _record(plain: Any, what: str, where: str) -> list[Any]:

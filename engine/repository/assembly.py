@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import copyreg
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 
 from attrs import evolve, frozen
 
-from icecore.engine.errors import StorageError
+from icecore.engine.errors import NotFoundError, StorageError
 from icecore.engine.log.location_mapping import storage_of
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
 from icecore.engine.log.warehouse_folder import WarehouseFolder
+from icecore.engine.replay.kinds import TableStates
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.view_repository import ViewRepository
+from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.storage.location_rules import LocationRules
 from icecore.projections.entries.manifest_entries import ManifestEntries
@@ -38,10 +40,19 @@ def assemble(store: EventStore, storage: Storage) -> tuple[Repository, ViewRepos
     """The tables and views of a log; `storage` finds their files."""
     scratch = scratch_folder(store)
     models = ReadModels(store)
-    entries = ManifestEntries(store, models)
+    entries = ManifestEntries(store, models, lambda stream, ids: specs_of(repository.states, stream, ids))
     materializer = Materializer(store, models, entries, Storage(scratch=scratch))
     repository = Repository(store, models, entries, materializer, evolve(storage, scratch=scratch))
     return repository, ViewRepository(repository)
+
+
+def specs_of(states: TableStates, stream: str, spec_ids: Collection[int]) -> Mapping[int, PartitionSpec]:
+    """The partition specs of a table, as its state was seen last where that has those of some ids; none of no table."""
+    try:
+        known = states.known(stream).metadata.specs
+        return known if known.keys() >= set(spec_ids) else {**known, **states.state(stream).metadata.specs}
+    except NotFoundError:
+        return {}
 
 
 @frozen

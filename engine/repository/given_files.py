@@ -196,8 +196,8 @@ class _Looking:
             raise check.refusal(path, f"the list says {manifest.manifest_length} bytes, it has {len(data)}")
         try:
             header = read_header(data, path)
-            # As it is read later: partition fields that have no ids are told by the spec in the header alone.
-            entries = decode_manifest(data, where=path, spec_id=spec_id)
+            # As it is read later: by the spec in the header, else by the table's after this commit.
+            entries = decode_manifest(data, where=path, spec_id=spec_id, metadata_spec=self.after.specs.get(spec_id))
         except CorruptFileError as e:
             raise check.refusal(path, str(e)) from e
         check.check_header(header, manifest)

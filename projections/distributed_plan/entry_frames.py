@@ -93,7 +93,7 @@ class _Expansion:
             (m.manifest.manifest_path, self.storage.read_bytes(m.manifest.manifest_path), m.manifest.partition_spec_id)
             for m in manifests
         )
-        found = decode_manifests(files, self.left_out)
+        found = decode_manifests(files, self.left_out, self.typing.specs)
         for batch, listed in runs(zip(manifests, found, strict=True)):
             table = widened(self.typing, batch, listed).table
             counts = [b.num_rows for b in batch]

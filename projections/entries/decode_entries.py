@@ -25,8 +25,9 @@ import contextlib
 import io
 import json
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate, chain
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ from icecore.engine.errors import CorruptFileError
 from icecore.engine.formats import avro_blocks, manifest_layout
 from icecore.engine.formats.avro_blocks import AvroBlock, AvroHeader
 from icecore.engine.formats.entry_arrow import BINARIES, COUNTS, ENTRY_SCHEMA
-from icecore.engine.formats.manifest_avro import check_entries, decode_manifest_fastavro, header_spec
+from icecore.engine.formats.manifest_avro import check_entries, decode_manifest_fastavro, telling_specs
 from icecore.engine.formats.manifest_layout import EntryLayout
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.projections.entries import fixed_lengths
@@ -48,6 +49,7 @@ from icecore.projections.entries.partition_tuples import chunk_of, partition_col
 
 BYTES_AT_ONCE = 2**19
 MANIFESTS_AT_ONCE = 1_000
+_NO_SPECS: Mapping[int, PartitionSpec] = MappingProxyType({})
 AHEAD = 2
 """How many runs are decoded at once, or are and wait to be taken."""
 
@@ -62,7 +64,8 @@ def decode_manifest(
 ) -> pa.Table:
     """The canonical entries of a manifest of any version, in file order, nothing inherited.
 
-    `spec_id` is the manifest list's; `metadata_spec` gives ids to partition fields that lack them in the file. Fields
+    `spec_id` is the manifest list's; `metadata_spec`, which the table has of it, gives ids to partition fields where
+    the file tells none. Fields
     are matched by id (M4), a missing `content` is data (G2). Columns in `left_out` may be null though the file has
     them: that saves the work. Raises CorruptFileError naming `where`.
     """
@@ -74,9 +77,13 @@ def decode_manifest(
 
 
 def decode_manifests(
-    files: Iterable[tuple[str, bytes, int]], left_out: frozenset[str] = frozenset()
+    files: Iterable[tuple[str, bytes, int]],
+    left_out: frozenset[str] = frozenset(),
+    specs: Mapping[int, PartitionSpec] = _NO_SPECS,
 ) -> Iterator[pa.Table]:
     """The canonical entries of many manifests, as `decode_manifest`: `where`, bytes, and spec id of each.
+
+    `specs` are the table's.
 
     Small ones that were written alike and follow each other are decoded at once: that costs much less. Others are
     decoded in threads, ahead of who takes their entries.
@@ -84,9 +91,9 @@ def decode_manifests(
     runs = _runs(files)
     first, second = next(runs, []), next(runs, None)
     if second is None:
-        yield from _decode_run(first, left_out)
+        yield from _decode_run(first, left_out, specs)
         return
-    for found in read_ahead(lambda run: _decode_run(run, left_out), chain((first, second), runs), AHEAD):
+    for found in read_ahead(lambda run: _decode_run(run, left_out, specs), chain((first, second), runs), AHEAD):
         yield from found
 
 
@@ -119,14 +126,17 @@ class _Manifest:
         return metadata.get("avro.schema"), metadata.get("partition-spec"), self.spec_id
 
 
-def _decode_run(run: list[_Manifest], left_out: frozenset[str]) -> list[pa.Table]:
+def _decode_run(run: list[_Manifest], left_out: frozenset[str], specs: Mapping[int, PartitionSpec]) -> list[pa.Table]:
     if len(run) > 1:
         # Where one of them is damaged, the error has to say which.
         with contextlib.suppress(CorruptFileError):
-            found = _decoded(run, None, left_out)
+            found = _decoded(run, specs.get(run[0].spec_id), left_out)
             if found is not None:
                 return found
-    return [decode_manifest(m.data, where=m.where, spec_id=m.spec_id, left_out=left_out) for m in run]
+    return [
+        decode_manifest(m.data, where=m.where, spec_id=m.spec_id, metadata_spec=specs.get(m.spec_id), left_out=left_out)
+        for m in run
+    ]
 
 
 def _decoded(
@@ -134,7 +144,7 @@ def _decoded(
 ) -> list[pa.Table] | None:
     """The entries of manifests of one layout, by polars; None where it can't read them."""
     header, where, spec_id = manifests[0].header, manifests[0].where, manifests[0].spec_id
-    layout = manifest_layout.entry_layout(header.schema, metadata_spec or header_spec(header, spec_id), where)
+    layout = manifest_layout.entry_layout(header.schema, telling_specs(header, spec_id, metadata_spec), where)
     flat = _flatten(layout, left_out)
     if flat is None:
         return None

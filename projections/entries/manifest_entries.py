@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import evolve
 
@@ -17,6 +17,7 @@ from icecore.engine.events.manifest_changes import ListedManifest, ManifestChang
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore
 from icecore.engine.spec.content_file import ManifestFile
+from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.storage.byte_cache import ByteCache
 from icecore.engine.storage.file_io import Storage
 
@@ -28,13 +29,17 @@ _NO_FILES: Mapping[str, tuple[int, str]] = {}
 REQUESTS_AT_ONCE = 8
 """How many manifests are asked of an object store at once, each of which takes long to answer."""
 
+SpecsOf: TypeAlias = "Callable[[str, Collection[int]], Mapping[int, PartitionSpec]]"
+"""The partition specs of a stream's table, those of some ids if it has them."""
+
 
 class ManifestEntries:
     """The entries of manifests. One of ours is put together by its recipe, from the log and foreign manifests."""
 
-    def __init__(self, store: EventStore, models: ReadModels) -> None:
+    def __init__(self, store: EventStore, models: ReadModels, specs_of: SpecsOf) -> None:
         self._store = store
         self._models = models
+        self._specs_of = specs_of
         self._cached: ByteCache[int, pa.Table | None] = ByteCache(
             CACHED_BYTES, lambda table: 0 if table is None else table.get_total_buffer_size()
         )
@@ -57,8 +62,9 @@ class ManifestEntries:
 
         if listed.is_foreign:
             path = listed.manifest.manifest_path
-            data = self.file_bytes(stream, path, storage)
-            return decode_manifest(data, where=path, spec_id=listed.manifest.partition_spec_id, left_out=left_out)
+            data, spec_id = self.file_bytes(stream, path, storage), listed.manifest.partition_spec_id
+            spec = self.spec_of(stream, spec_id)
+            return decode_manifest(data, where=path, spec_id=spec_id, metadata_spec=spec, left_out=left_out)
         if listed.row_count:
             rows = cut_out(self._content(listed.position), listed)
         else:
@@ -83,9 +89,15 @@ class ManifestEntries:
 
         for is_foreign, run in groupby(manifests, lambda m: m.is_foreign):
             if is_foreign:
-                yield from decode_manifests(self._files(stream, [m.manifest for m in run], storage), left_out)
+                others = [m.manifest for m in run]
+                specs = self._specs_of(stream, {m.partition_spec_id for m in others})
+                yield from decode_manifests(self._files(stream, others, storage), left_out, specs)
             else:
                 yield from (self.canonical(stream, m, storage, left_out) for m in run)
+
+    def spec_of(self, stream: str, spec_id: int) -> PartitionSpec | None:
+        """The spec of an id that a stream's table has, which tells what a manifest of it leaves untold."""
+        return self._specs_of(stream, (spec_id,)).get(spec_id)
 
     def beside(self, position: int) -> pa.Table | None:
         """The canonical entries beside an event, None for none. Raises MissingArchiveError, CorruptLogError."""

@@ -318,10 +318,7 @@ def _add_partition_columns(
     for spec_id in found:
         if spec_id not in specs:
             raise ValidationError(f"entries have partition spec {spec_id}, there are only {sorted(specs)}")
-        has_values = any(not isinstance(f.transform, VoidTransform) for f in specs[spec_id].fields)
-        if has_values and bool(np.any((entries.widths == 0) & (arrays.to_numbers(spec_ids) == spec_id))):
-            # As nulls their rows would be lost.
-            raise ValidationError(f"an entry of partition spec {spec_id} has no partition values")
+        _check_values_told(entries, arrays.to_numbers(spec_ids) == spec_id, specs[spec_id])
         pieces = [spec_piece(spec_id, len(spec_ids))]
         for f in specs[spec_id].fields:
             raw, result = entries.column(f.field_id), f.result_type(schema)
@@ -335,3 +332,19 @@ def _add_partition_columns(
         of_spec = pc.binary_join_element_wise(*pieces, b"")
         key = of_spec if len(found) == 1 else pc.if_else(pc.equal(spec_ids, spec_id), of_spec, key)
     made.columns = {"partition_key": key, **made.columns}
+
+
+def _check_values_told(entries: KeyedValues, of_spec: arrays.Mask, spec: PartitionSpec) -> None:
+    """Raises ValidationError where an entry of a spec lacks a partition value: as nulls their rows would be lost."""
+    for f in spec.fields:
+        if isinstance(f.transform, VoidTransform):
+            continue
+        if f.field_id not in entries.by_key:
+            lacking = of_spec
+        else:
+            rows = entries.by_key[f.field_id].rows
+            lacking = of_spec.copy()
+            lacking[slice(None) if rows is None else rows] = False
+        if bool(np.any(lacking)):
+            what = f"value of field {f.name!r}" if bool(np.all(entries.widths[lacking])) else "partition values"
+            raise ValidationError(f"an entry of partition spec {spec.spec_id} has no {what}")

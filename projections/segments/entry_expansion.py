@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from icecore.engine.errors import ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.projections.entries.wide_entries import WideEntries, inherit_sequence_numbers, widen_all
 from icecore.projections.segments.entry_table import manifest_key
@@ -56,11 +57,19 @@ def runs(manifests: Iterable[tuple[ListedManifest, pa.Table]]) -> Iterator[tuple
 def widened(typing: EntryTyping, batch: Sequence[pa.Table], manifests: Sequence[ListedManifest]) -> WideEntries:
     """The wide entries of a run, with what they inherit but for row ids.
 
-    Raises CorruptFileError where a live entry that isn't new lacks its data sequence number.
+    Raises CorruptFileError where a live entry that isn't new lacks its data sequence number, ValidationError where one
+    does not fit its partition spec; both name the manifest.
     """
     counts = [b.num_rows for b in batch]
     entries = inherit_sequence_numbers(pa.concat_tables(batch), [m.manifest for m in manifests], counts)
-    return widen_all(entries, counts, schema=typing.schema, specs=typing.specs)
+    try:
+        return widen_all(entries, counts, schema=typing.schema, specs=typing.specs)
+    except ValidationError as e:
+        if len(manifests) == 1:
+            raise ValidationError(f"{manifests[0].manifest.manifest_path}: {e}") from e
+        for one, listed in zip(batch, manifests, strict=True):
+            widened(typing, [one], [listed])
+        raise
 
 
 def expected_cells(typing: EntryTyping, manifests: Iterable[ListedManifest]) -> int:

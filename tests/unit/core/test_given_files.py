@@ -177,7 +177,7 @@ def without_ids(data: bytes) -> bytes:
     return data.replace(b"-spec", b"-bare").replace(b'd":1000', b'x":1000')
 
 
-bare = manifest(in_spec(0), bucket_spec(0, name="id_bucket_4"), bytes_of=without_ids)
+bare = manifest(in_spec(0), bucket_spec(0, name="other"), bytes_of=without_ids)
 SPOILS = {
     "no list": (snapshot(manifest_list="file:///nowhere/snap.avro"), r"nowhere/snap\.avro"),
     "a list that is none": (file_of(b"not Avro"), "is not an Avro file"),
