@@ -19,7 +19,7 @@ from icecore.engine.formats.avro_blocks import read_blocks, read_header
 from icecore.engine.formats.manifest_avro import read_manifest_header
 from icecore.engine.formats.manifest_list_avro import RECORD_NAME
 from icecore.engine.formats.puffin import decode_blob, decode_footer
-from icecore.projections.entries.decode_entries import decode_manifest
+from icecore.projections.entries.decode_entries import decode_unlisted
 
 ROWS_AT_ONCE = 65_536
 
@@ -105,7 +105,7 @@ class FileMatches:
         wanted = self.only or WantedBounds.by_schemas(
             self.wanted, (header.schema,) if header.schema else (), header.spec_fields or ()
         )
-        return wanted.count(decode_manifest(data, where=where, spec_id=0))
+        return wanted.count(decode_unlisted(data, where))
 
     def _in_table(self, table: pa.Table) -> Iterator[tuple[str, int]]:
         ids = None if self.only is None else self.only.column_ids

@@ -39,7 +39,7 @@ from icecore.engine.repository.view_repository import ViewRepository
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.updates.metadata_update import AddSchema
 from icecore.engine.storage.file_io import Storage
-from icecore.projections.entries.decode_entries import decode_manifest
+from icecore.projections.entries.decode_entries import decode_unlisted
 from icecore.projections.files.materialize import CLAIMS_FOLDER
 from icecore.projections.stored_plans.plan_store import PLANS_FOLDER
 
@@ -242,7 +242,7 @@ class ValueSearch:
         for location, kept in files_part(data or b"", event.position).items():
             if kept is not None:
                 with contextlib.suppress(CorruptFileError):
-                    count += self._bounds(event.stream).count(decode_manifest(kept, where=location, spec_id=0))
+                    count += self._bounds(event.stream).count(decode_unlisted(kept, location))
         return count
 
     # Files

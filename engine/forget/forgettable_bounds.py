@@ -25,7 +25,7 @@ from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.transform import BucketTransform, VoidTransform
 from icecore.projections.entries.carried_entries import file_keys
-from icecore.projections.entries.decode_entries import decode_manifest
+from icecore.projections.entries.decode_entries import decode_unlisted
 
 BOUNDS = ("lower_bounds", "upper_bounds")
 Ids = frozenset[int] | None
@@ -145,7 +145,7 @@ def without_bounds(entries: pa.Table, rows: npt.NDArray[np.bool_], ids: Ids) -> 
 def _entries_of(data: bytes | None, location: str) -> pa.Table:
     """The entries of a manifest that the log keeps; none of a manifest list, or of one that was forgotten."""
     try:
-        return ENTRY_SCHEMA.empty_table() if data is None else decode_manifest(data, where=location, spec_id=0)
+        return ENTRY_SCHEMA.empty_table() if data is None else decode_unlisted(data, location)
     except CorruptFileError:
         return ENTRY_SCHEMA.empty_table()
 

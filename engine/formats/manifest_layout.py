@@ -15,7 +15,7 @@ from icecore.engine.errors import CorruptFileError
 from icecore.engine.formats import avro_schema
 from icecore.engine.formats.avro_schema import FIELD_ID, FIELD_NAME, Stripper, unwrap
 from icecore.engine.formats.entry_arrow import METRICS
-from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.transform import VoidTransform
 
 ENTRY_IDS = {0: "status", 1: "snapshot_id", 2: "data_file", 3: "sequence_number", 4: "file_sequence_number"}
@@ -80,6 +80,22 @@ def entry_layout(writer_schema: Any, specs: Sequence[PartitionSpec], where: str)
     if missing:
         raise CorruptFileError(f"{where} is not a manifest: its Avro schema lacks {', '.join(missing)}")
     return EntryLayout(schema, tuple(builder.partition), frozenset(builder.columns))
+
+
+def unlisted_spec(writer_schema: Any, where: str) -> PartitionSpec:
+    """A spec that gives partition fields ids which none has, for who asks for the values and not for the fields.
+
+    Raises CorruptFileError where the schema is not one of a manifest.
+    """
+    entry = _record(avro_schema.resolve(writer_schema, where), "the entry", where)
+    data_file = next((f for f in entry if f["name"] == "data_file" or f.get(FIELD_ID) == 2), None)
+    inside = [] if data_file is None else _record(data_file["type"], "data_file", where)
+    partition = next((f for f in inside if f["name"] == "partition" or f.get(FIELD_ID) == 102), None)
+    fields = (_fields(partition["type"]) if partition is not None else None) or []
+    names = [f.get(FIELD_NAME, f["name"]) for f in fields]
+    return PartitionSpec(
+        tuple(PartitionField((i,), -i, VoidTransform(), name) for i, name in enumerate(names, 1)), spec_id=0
+    )
 
 
 def names_by_field(fields: list[Any], known: Mapping[int, str], where: str) -> list[str | None]:

@@ -76,6 +76,15 @@ def decode_manifest(
     return decode_manifest_fastavro(data, where=where, spec_id=spec_id, metadata_spec=metadata_spec)
 
 
+def decode_unlisted(data: bytes, where: str) -> pa.Table:
+    """The canonical entries of a manifest by itself, of spec 0: its partition fields without ids get some of their own.
+
+    Raises CorruptFileError naming `where`.
+    """
+    spec = manifest_layout.unlisted_spec(avro_blocks.read_header(data, where).schema, where)
+    return decode_manifest(data, where=where, spec_id=0, metadata_spec=spec)
+
+
 def decode_manifests(
     files: Iterable[tuple[str, bytes, int]],
     left_out: frozenset[str] = frozenset(),

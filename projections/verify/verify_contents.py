@@ -24,7 +24,7 @@ from icecore.engine.formats.avro_blocks import read_blocks, read_header
 from icecore.engine.formats.puffin import PuffinFooter
 from icecore.engine.spec.content_file import DataFileContent, FileFormat, ManifestContent, ManifestEntryStatus
 from icecore.engine.storage.file_io import Storage
-from icecore.projections.entries.decode_entries import decode_manifest
+from icecore.projections.entries.decode_entries import decode_unlisted
 from icecore.projections.verify.findings import Cause
 from icecore.projections.verify.verify_needed import (
     KINDS,
@@ -191,7 +191,7 @@ def _statistics_text(storage: Storage, f: NeededFile) -> str | None:
 def _manifest_text(storage: Storage, listed: ListedManifest) -> str | None:
     """The difference between a manifest's entries and its row in the list (Spec: L1)."""
     m = listed.manifest
-    entries = decode_manifest(storage.read_bytes(m.manifest_path), where=m.manifest_path, spec_id=m.partition_spec_id)
+    entries = decode_unlisted(storage.read_bytes(m.manifest_path), m.manifest_path)
     is_data = pc.equal(entries["content"], int(DataFileContent.DATA))
     if entries.num_rows and pc.any(is_data if m.content is ManifestContent.DELETES else pc.invert(is_data)).as_py():
         return f"is listed as one of {m.content.name.lower()}, and has other entries"

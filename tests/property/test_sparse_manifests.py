@@ -18,6 +18,7 @@ import icecore
 from icecore.engine.errors import CorruptFileError, IcecoreError
 from icecore.engine.formats import avro_blocks
 from icecore.engine.formats.manifest_list_avro import read_manifest_list, write_manifest_list
+from icecore.projections.entries.decode_entries import decode_unlisted
 
 KEYS = ("partition-spec", "partition-spec-id", "schema", "schema-id", "content", "format-version")
 PIECES = (*KEYS, "partition ids", "all ids")
@@ -93,6 +94,17 @@ def test_manifests_that_tell_less_give_the_same_plans(catalog: icecore.Catalog, 
     other = registered(table, tmp_path)
     assert plans(other) == expected
     assert sorted(other.scan().to_arrow()["id"].to_pylist()) == list(range(COMMITS))
+
+
+def test_who_has_no_spec_reads_all_values(catalog: icecore.Catalog) -> None:
+    """What looks for values that are to be forgotten reads a manifest that the log keeps by itself."""
+    table = partitioned(catalog, 1)
+    path = local(table.manifests()[0].manifest.manifest_path)
+    whole = decode_unlisted(path.read_bytes(), "m")
+    bare = decode_unlisted(without(path.read_bytes(), {"partition-spec", "partition ids"}), "m")
+    assert bare.drop(["partition"]) == whole.drop(["partition"])
+    (told,), (untold,) = whole["partition"].to_pylist(), bare["partition"].to_pylist()
+    assert [v for _, v in untold] == [v for _, v in told] and [i for i, _ in untold] == [-1, -2, -3]
 
 
 def test_one_that_a_commit_is_given_is_looked_at_as_it_is_read_later(catalog: icecore.Catalog) -> None:
