@@ -241,10 +241,10 @@ def test_entries_of_several_specs() -> None:
 
 def test_one_partition_field_id_of_two_types_is_refused() -> None:
     schema, spec = identity_spec(IntegerType(), StringType())
-    clash = PartitionSpec((evolve(spec.fields[1], field_id=1000),), 1)
+    first, clash = evolve(spec, fields=spec.fields[:1]), PartitionSpec((evolve(spec.fields[1], field_id=1000),), 1)
     one = [(1000, struct.pack("<i", 1))]
     with pytest.raises(ValidationError, match="1000"):
-        widen(entries({"partition": one}, {"spec_id": 1, "partition": one}), schema=schema, specs={0: spec, 1: clash})
+        widen(entries({"partition": one}, {"spec_id": 1, "partition": one}), schema=schema, specs={0: first, 1: clash})
 
 
 MANIFEST = ManifestFile("m", 1, 0, sequence_number=9, min_sequence_number=3, added_snapshot_id=77)
