@@ -65,9 +65,8 @@ def decode_manifest(
     """The canonical entries of a manifest of any version, in file order, nothing inherited.
 
     `spec_id` is the manifest list's; `metadata_spec`, which the table has of it, gives ids to partition fields where
-    the file tells none. Fields
-    are matched by id (M4), a missing `content` is data (G2). Columns in `left_out` may be null though the file has
-    them: that saves the work. Raises CorruptFileError naming `where`.
+    the file tells none. Fields are matched by id (M4), a missing `content` is data (G2). Columns in `left_out` may be
+    null though the file has them: that saves the work. Raises CorruptFileError naming `where`.
     """
     one = _Manifest(where, data, spec_id, avro_blocks.read_header(data, where))
     found = _decoded([one], metadata_spec, left_out)
@@ -90,9 +89,7 @@ def decode_manifests(
     left_out: frozenset[str] = frozenset(),
     specs: Mapping[int, PartitionSpec] = _NO_SPECS,
 ) -> Iterator[pa.Table]:
-    """The canonical entries of many manifests, as `decode_manifest`: `where`, bytes, and spec id of each.
-
-    `specs` are the table's.
+    """The canonical entries of many manifests of a table with `specs`: `where`, bytes, and spec id of each.
 
     Small ones that were written alike and follow each other are decoded at once: that costs much less. Others are
     decoded in threads, ahead of who takes their entries.
