@@ -34,10 +34,9 @@ from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.spec.schema import Schema
 from icecore.projections.distributed_plan.entry_frames import EntryFrames, column_types
 from icecore.projections.distributed_plan.spark_dialect import Values, to_spark_sql
-from icecore.projections.entries.losable_fields import losable_fields, telling_specs
 from icecore.projections.plan.delete_pairs import DeletePairs
 from icecore.projections.plan.file_queries import count_files_statement, data_files_statement, partition_columns
-from icecore.projections.plan.lost_values import any_lost
+from icecore.projections.plan.lost_values import any_lost, losable_fields, telling_specs
 from icecore.projections.plan.manifest_pruning import matching_manifests
 from icecore.projections.plan.plan_deletes import (
     OF_DATA,

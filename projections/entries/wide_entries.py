@@ -83,31 +83,23 @@ def widen(entries: pa.Table, *, schema: Schema, specs: Mapping[int, PartitionSpe
     """The wide form of canonical entries of one manifest, in their order.
 
     Metrics of fields that `schema` doesn't have stay in the canonical maps only. Void partition fields have no column.
-    Raises ValidationError where an entry has a spec that is not in `specs`, or lacks a value of one of its fields, and
-    where specs of the entries give one partition field id two types.
+    Raises ValidationError where an entry has a spec that is not in `specs`, or specs of the entries give one partition
+    field id two types.
     """
     return widen_all(entries, [len(entries)], schema=schema, specs=specs)
 
 
 def widen_all(
-    entries: pa.Table,
-    counts: Sequence[int],
-    *,
-    schema: Schema,
-    specs: Mapping[int, PartitionSpec],
-    told: Mapping[int, PartitionSpec] | None = None,
+    entries: pa.Table, counts: Sequence[int], *, schema: Schema, specs: Mapping[int, PartitionSpec]
 ) -> WideEntries:
-    """As `widen`, for the entries of several manifests one after another, so many of each.
-
-    Where not all fields of the specs have a value in each entry, `told` has them with the others void.
-    """
+    """As `widen`, for the entries of several manifests one after another, so many of each."""
     table = entries.combine_chunks()
     columns = {name: chunk_of(table, name) for name in ENTRY_SCHEMA.names}
     starts = np.repeat(np.cumsum(counts) - counts, counts).astype(np.int64)
     columns["ordinal"] = pa.array(np.arange(len(table), dtype=np.int64) - starts)
     columns["row_offset"] = _row_offsets(table, starts)
     made = _Typed()
-    _add_partition_columns(made, columns, schema, specs, specs if told is None else told)
+    _add_partition_columns(made, columns, schema, specs)
     _add_metric_columns(made, columns, schema)
     columns |= made.columns
     wide = pa.Table.from_arrays(
@@ -317,11 +309,7 @@ def _drop_inverted(columns: dict[str, pa.Array], iceberg_type: PrimitiveType, na
 
 
 def _add_partition_columns(
-    made: _Typed,
-    columns: Mapping[str, pa.Array],
-    schema: Schema,
-    specs: Mapping[int, PartitionSpec],
-    told: Mapping[int, PartitionSpec],
+    made: _Typed, columns: Mapping[str, pa.Array], schema: Schema, specs: Mapping[int, PartitionSpec]
 ) -> None:
     entries = keyed_values(columns["partition"])
     spec_ids = columns["spec_id"]
@@ -330,7 +318,7 @@ def _add_partition_columns(
     for spec_id in found:
         if spec_id not in specs:
             raise ValidationError(f"entries have partition spec {spec_id}, there are only {sorted(specs)}")
-        _check_values_told(entries, arrays.to_numbers(spec_ids) == spec_id, told[spec_id])
+        _check_values_told(entries, arrays.to_numbers(spec_ids) == spec_id, specs[spec_id])
         pieces = [spec_piece(spec_id, len(spec_ids))]
         for f in specs[spec_id].fields:
             raw, result = entries.column(f.field_id), f.result_type(schema)
@@ -347,13 +335,15 @@ def _add_partition_columns(
 
 
 def _check_values_told(entries: KeyedValues, of_spec: arrays.Mask, spec: PartitionSpec) -> None:
-    """Raises ValidationError where an entry of a spec lacks a value: taken for null, its rows would be lost."""
+    """Raises ValidationError where an entry of a spec lacks a partition value: as nulls their rows would be lost."""
     for f in spec.fields:
         if isinstance(f.transform, VoidTransform):
             continue
-        lacking = of_spec.copy()
-        if f.field_id in entries.by_key:
+        if f.field_id not in entries.by_key:
+            lacking = of_spec
+        else:
             rows = entries.by_key[f.field_id].rows
+            lacking = of_spec.copy()
             lacking[slice(None) if rows is None else rows] = False
         if bool(np.any(lacking)):
             what = f"value of field {f.name!r}" if bool(np.all(entries.widths[lacking])) else "partition values"

@@ -27,8 +27,8 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Operation, Snapshot
-from icecore.projections.entries.losable_fields import telling_specs
 from icecore.projections.plan.file_queries import partition_columns
+from icecore.projections.plan.lost_values import telling_specs
 from icecore.projections.plan.plan_deletes import DeleteKinds, live_deletes, pairs_between, path_key
 from icecore.projections.plan.planner import Planner
 from icecore.projections.plan.predicate import plan_predicate

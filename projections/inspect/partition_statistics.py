@@ -42,7 +42,7 @@ from icecore.engine.spec.types import (
     UUIDType,
 )
 from icecore.engine.storage.file_io import Storage
-from icecore.projections.entries.losable_fields import losable_fields
+from icecore.projections.plan.lost_values import losable_fields
 from icecore.projections.plan.plan_deletes import path_key
 from icecore.projections.plan.planner import Planner
 from icecore.projections.segments.entry_table import ScannedEntries

@@ -34,9 +34,9 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.byte_cache import ByteCache, within_memory
-from icecore.projections.entries.losable_fields import telling_specs
 from icecore.projections.plan import file_queries
 from icecore.projections.plan.delete_pairs import DeletePairs
+from icecore.projections.plan.lost_values import telling_specs
 from icecore.projections.plan.manifest_pruning import matching_manifests
 from icecore.projections.plan.plan_deletes import DeleteEntries
 from icecore.projections.plan.planned_files import EMPTY, PlanCounts

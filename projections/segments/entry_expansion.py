@@ -63,7 +63,7 @@ def widened(typing: EntryTyping, batch: Sequence[pa.Table], manifests: Sequence[
     counts = [b.num_rows for b in batch]
     entries = inherit_sequence_numbers(pa.concat_tables(batch), [m.manifest for m in manifests], counts)
     try:
-        return widen_all(entries, counts, schema=typing.schema, specs=typing.specs, told=typing.told)
+        return widen_all(entries, counts, schema=typing.schema, specs=typing.specs)
     except ValidationError as e:
         if len(manifests) == 1:
             raise ValidationError(f"{manifests[0].manifest.manifest_path}: {e}") from e

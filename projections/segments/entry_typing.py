@@ -24,7 +24,6 @@ from icecore.engine.spec.types import (
     UnknownType,
     parse_primitive,
 )
-from icecore.projections.entries.losable_fields import telling_specs
 from icecore.projections.segments.duckdb_types import raw_type
 
 METRIC_PREFIXES = ("lower", "upper", "nulls", "nans", "values")
@@ -41,14 +40,13 @@ class EntryTyping:
     """The types of bounds and partition values: of all fields and specs that a table has, or had.
 
     `ambiguous` are partition columns that specs give different types, as v1 tables may (PT1): nobody may use them.
-    `partitions` has the types of the others. `told` has the specs with those fields alone that each entry tells.
+    `partitions` has the types of the others.
     """
 
     schema: Schema
     specs: Mapping[int, PartitionSpec]
     partitions: Mapping[str, str]
     ambiguous: frozenset[str]
-    told: Mapping[int, PartitionSpec]
 
     @classmethod
     def of(cls, metadata: TableMetadata, latest: TableMetadata) -> EntryTyping:
@@ -60,8 +58,7 @@ class EntryTyping:
                 if not isinstance(f.transform, VoidTransform):
                     found.setdefault(f"part_{f.field_id}", set()).add(str(f.result_type(schema)))
         ambiguous = frozenset(name for name, types in found.items() if len(types) > 1)
-        partitions = {n: next(iter(t)) for n, t in found.items() if n not in ambiguous}
-        return cls(schema, specs, partitions, ambiguous, {**telling_specs(metadata), **telling_specs(latest)})
+        return cls(schema, specs, {n: next(iter(t)) for n, t in found.items() if n not in ambiguous}, ambiguous)
 
     def type_of(self, column: str) -> str | None:
         """The Iceberg type of a bound or a partition column; None for one that has no place here."""

@@ -28,9 +28,9 @@ from icecore.engine.spec.content_file import DataFileContent, ManifestContent
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
-from icecore.projections.entries.losable_fields import losable_fields
 from icecore.projections.entries.partition_key import partition_of_key
 from icecore.projections.plan.delete_pairs import DeletePairs, Rows
+from icecore.projections.plan.lost_values import losable_fields
 from icecore.projections.plan.planner import PlannedFiles, Planner
 from icecore.projections.segments.segment_files import SEGMENT_VERSION
 

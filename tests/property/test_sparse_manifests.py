@@ -164,16 +164,3 @@ def test_manifests_that_leave_doubt_are_refused_by_name(
     other = registered(table, tmp_path)
     with pytest.raises(error, match=path.name):
         other.scan("name = 'n0'").plan()
-
-
-def test_a_field_whose_column_is_gone_may_lack_its_values(catalog: icecore.Catalog, tmp_path: Path) -> None:
-    """As where another engine wrote a manifest again: nothing is left out by what it lost."""
-    table = partitioned(catalog, 2)
-    with table.update_spec() as spec:
-        spec.remove_field("by name").remove_field("né.x")
-    table.update_schema().delete_column("name").commit()
-    for listed in table.manifests():
-        path = local(listed.manifest.manifest_path)
-        path.write_bytes(without(path.read_bytes(), {"partition-spec"}, of_another_spec))
-    other = registered(table, tmp_path)
-    assert [sorted(ids_of(other, row_filter=f"id = {i}")) for i in range(2)] == [[0], [1]]

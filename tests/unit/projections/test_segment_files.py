@@ -15,7 +15,6 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from attrs import evolve
 from clean_processes import exit_codes_of
 
 import icecore
@@ -112,7 +111,7 @@ def test_metrics_of_a_field_that_was_not_known_are_found_when_it_is(
     def without_id(metadata: Any, latest: Any) -> Any:
         typing = real(metadata, latest)
         fields = tuple(f for f in typing.schema.fields if f.field_id != 1)
-        return evolve(typing, schema=type(typing.schema)(fields))
+        return type(typing)(type(typing.schema)(fields), typing.specs, typing.partitions, typing.ambiguous)
 
     with monkeypatch.context() as patch:
         patch.setattr(EntryTyping, "of", without_id)
