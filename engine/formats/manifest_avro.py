@@ -126,7 +126,7 @@ def header_spec(header: AvroHeader, spec_id: int) -> PartitionSpec | None:
         return None
 
 
-def telling_specs(header: AvroHeader, spec_id: int, metadata_spec: PartitionSpec | None) -> tuple[PartitionSpec, ...]:
+def naming_specs(header: AvroHeader, spec_id: int, metadata_spec: PartitionSpec | None) -> tuple[PartitionSpec, ...]:
     """The specs that may give ids to partition fields, the surest first: the header's where it tells ids (PT1)."""
     own = header_spec(header, spec_id)
     found = [s for s in (own, metadata_spec) if s is not None]
@@ -142,7 +142,7 @@ def decode_manifest_fastavro(
     Fields are matched by id, by name where the writer left ids out. Raises CorruptFileError naming `where`.
     """
     header = avro_blocks.read_header(data, where)
-    layout = manifest_layout.entry_layout(header.schema, telling_specs(header, spec_id, metadata_spec), where)
+    layout = manifest_layout.entry_layout(header.schema, naming_specs(header, spec_id, metadata_spec), where)
     partition = [(c, _partition_encoder(c, where)) for c in layout.partition]
     try:
         rows = [_to_canonical(r, layout, partition, spec_id) for r in _records(data, layout, where)]

@@ -41,7 +41,7 @@ from icecore.engine.errors import CorruptFileError
 from icecore.engine.formats import avro_blocks, manifest_layout
 from icecore.engine.formats.avro_blocks import AvroBlock, AvroHeader
 from icecore.engine.formats.entry_arrow import BINARIES, COUNTS, ENTRY_SCHEMA
-from icecore.engine.formats.manifest_avro import check_entries, decode_manifest_fastavro, telling_specs
+from icecore.engine.formats.manifest_avro import check_entries, decode_manifest_fastavro, naming_specs
 from icecore.engine.formats.manifest_layout import EntryLayout
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.projections.entries import fixed_lengths
@@ -150,7 +150,7 @@ def _decoded(
 ) -> list[pa.Table] | None:
     """The entries of manifests of one layout, by polars; None where it can't read them."""
     header, where, spec_id = manifests[0].header, manifests[0].where, manifests[0].spec_id
-    layout = manifest_layout.entry_layout(header.schema, telling_specs(header, spec_id, metadata_spec), where)
+    layout = manifest_layout.entry_layout(header.schema, naming_specs(header, spec_id, metadata_spec), where)
     flat = _flatten(layout, left_out)
     if flat is None:
         return None

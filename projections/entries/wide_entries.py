@@ -83,8 +83,8 @@ def widen(entries: pa.Table, *, schema: Schema, specs: Mapping[int, PartitionSpe
     """The wide form of canonical entries of one manifest, in their order.
 
     Metrics of fields that `schema` doesn't have stay in the canonical maps only. Void partition fields have no column.
-    Raises ValidationError where an entry has a spec that is not in `specs`, or specs of the entries give one partition
-    field id two types.
+    Raises ValidationError where an entry has a spec that is not in `specs`, or lacks a value of one of its fields, and
+    where specs of the entries give one partition field id two types.
     """
     return widen_all(entries, [len(entries)], schema=schema, specs=specs)
 

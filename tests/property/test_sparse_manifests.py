@@ -164,3 +164,20 @@ def test_manifests_that_leave_doubt_are_refused_by_name(
     other = registered(table, tmp_path)
     with pytest.raises(error, match=path.name):
         other.scan("name = 'n0'").plan()
+
+
+def test_a_value_that_is_missing_is_refused_at_each_position(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Also once its column is gone: what is planned of now would else be taken for nulls by a plan of the past."""
+    table = partitioned(catalog, 2)
+    for listed in table.manifests():
+        path = local(listed.manifest.manifest_path)
+        path.write_bytes(without(path.read_bytes(), {"partition-spec"}, of_another_spec))
+    other = registered(table, tmp_path)
+    lake = icecore.open(tmp_path / "other")
+    position = lake.sql("SELECT max(position) AS last FROM log").to_pylist()[0]["last"]
+    with other.update_spec() as spec:
+        spec.remove_field("by name").remove_field("né.x")
+    other.update_schema().delete_column("name").commit()
+    for found, text in ((other, "id = 1"), (lake.at(position).load_table("ns.t"), "name = 'n1'")):
+        with pytest.raises(IcecoreError, match="has no value of field 'by name'"):
+            found.scan(text).plan()
