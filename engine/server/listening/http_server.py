@@ -97,8 +97,8 @@ class HttpServer(uvicorn.Server):
         """Answers until the process is told to end, or `should_exit` is set."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                # What uvicorn raises again when it has ended: there is nothing more to do.
-                signal.signal(number, lambda *_: None)
+                # uvicorn takes over when its loop runs, and raises what it took again when it has ended.
+                signal.signal(number, lambda *_: self._end())
         self.run([self._listening])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

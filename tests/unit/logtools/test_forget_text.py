@@ -97,11 +97,11 @@ def test_some_positions_only(catalog: icecore.Catalog) -> None:
 def test_what_can_not_be_forgotten(catalog: icecore.Catalog) -> None:
     """What is in force, names and paths; nothing is forgotten then, of other events neither."""
     table = make_table(catalog, "secret", properties={"contact": "zoe"})
-    catalog.create_namespace("other", {"contact": "ada"}, message="zoe and ada")
+    catalog.create_namespace("other", {"contact": "amy"}, message="zoe and amy")
     position = catalog.position
     refused: list[tuple[str, dict[str, Any], str]] = [
         ("zoe", {}, r"still in force in ns\.secret"),
-        ("ada", {}, "still in force in the namespace other"),
+        ("amy", {}, "still in force in the namespace other"),
         ("secret", {}, r"position 2: the table\.created event has the text in a name"),
         ("forgot", {}, "text that is not in 'forgotten'"),
         ("", {}, "must be text"),

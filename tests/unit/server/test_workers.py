@@ -12,11 +12,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from rest_client import COMMAND, RestClient, make_table
 
 import icecore
+from icecore.engine.server.application import application
+from icecore.engine.server.listening.http_server import HttpServer, listening_socket
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes are found in /proc")
 TABLE = "/v1/namespaces/ns/tables/t"
@@ -116,9 +119,24 @@ def test_who_connects_at_the_end_is_refused_at_once(tmp_path: Path) -> None:
             assert server.wait(timeout=60) == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_is_told_to_end_as_it_begins_ends(tmp_path: Path, number: int) -> None:
+    """Before its loop runs too: a worker that had just begun took no notice, and its parent waited for it for ever."""
+    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with icecore.open(tmp_path / "w") as catalog, listening_socket("127.0.0.1", 0) as listening:
+            server = HttpServer(application(catalog), listening)
+            with mock.patch.object(server, "run", lambda _: signal.raise_signal(number)):
+                server.answer()
+            assert server.should_exit
+    finally:
+        for n, handler in before.items():
+            signal.signal(n, handler)
+
+
 def _refuses(port: int) -> bool:
     """Whether connections are refused before long."""
-    for _ in range(500):
+    for _ in range(6000):
         try:
             socket.create_connection(("127.0.0.1", port), timeout=60).close()
         except ConnectionRefusedError:
