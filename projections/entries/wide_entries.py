@@ -37,7 +37,7 @@ from icecore.engine.spec.content_file import (
 )
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.transform import VoidTransform
+from icecore.engine.spec.transform import IdentityTransform, VoidTransform
 from icecore.engine.spec.types import (
     FLOATING_TYPES,
     DoubleType,
@@ -318,7 +318,7 @@ def _add_partition_columns(
     for spec_id in found:
         if spec_id not in specs:
             raise ValidationError(f"entries have partition spec {spec_id}, there are only {sorted(specs)}")
-        _check_values_told(entries, arrays.to_numbers(spec_ids) == spec_id, specs[spec_id])
+        _check_values_told(entries, arrays.to_numbers(spec_ids) == spec_id, specs[spec_id], columns)
         pieces = [spec_piece(spec_id, len(spec_ids))]
         for f in specs[spec_id].fields:
             raw, result = entries.column(f.field_id), f.result_type(schema)
@@ -334,17 +334,30 @@ def _add_partition_columns(
     made.columns = {"partition_key": key, **made.columns}
 
 
-def _check_values_told(entries: KeyedValues, of_spec: arrays.Mask, spec: PartitionSpec) -> None:
-    """Raises ValidationError where an entry of a spec lacks a partition value: as nulls their rows would be lost."""
+def _check_values_told(
+    entries: KeyedValues, of_spec: arrays.Mask, spec: PartitionSpec, columns: Mapping[str, pa.Array]
+) -> None:
+    """Raises ValidationError where an entry of a spec lacks a partition value: as nulls their rows would be lost.
+
+    One of a column as it is may be lacking where others are there, and stands for null (P1): of a file without that
+    column, as far as metrics tell.
+    """
     for f in spec.fields:
-        if isinstance(f.transform, VoidTransform):
+        lacking = of_spec & ~_having(entries, f.field_id)
+        if isinstance(f.transform, VoidTransform) or not bool(np.any(lacking)):
             continue
-        if f.field_id not in entries.by_key:
-            lacking = of_spec
-        else:
-            rows = entries.by_key[f.field_id].rows
-            lacking = of_spec.copy()
-            lacking[slice(None) if rows is None else rows] = False
+        if isinstance(f.transform, IdentityTransform):
+            known = [_having(keyed_values(columns[name]), f.source_id) for name in ("value_counts", "lower_bounds")]
+            lacking &= (entries.widths == 0) | known[0] | known[1]
         if bool(np.any(lacking)):
             what = f"value of field {f.name!r}" if bool(np.all(entries.widths[lacking])) else "partition values"
             raise ValidationError(f"an entry of partition spec {spec.spec_id} has no {what}")
+
+
+def _having(entries: KeyedValues, key: int) -> arrays.Mask:
+    """Whether each row has a key."""
+    has = np.zeros(entries.count, np.bool_)
+    if key in entries.by_key:
+        rows = entries.by_key[key].rows
+        has[slice(None) if rows is None else rows] = True
+    return has

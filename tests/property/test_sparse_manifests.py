@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from attrs import evolve
 from client_writes import ClientCatalog, Updates
@@ -164,6 +165,26 @@ def test_manifests_that_leave_doubt_are_refused_by_name(
     other = registered(table, tmp_path)
     with pytest.raises(error, match=path.name):
         other.scan("name = 'n0'").plan()
+
+
+def test_P1_a_column_that_neither_file_nor_manifest_has_is_null(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """As Dremio writes of folders that are less deep than others."""
+    properties = {"commit.manifest-merge.enabled": "false", "write.metadata.metrics.default": "none"}
+    table = make_table(catalog, partition_spec=["name", "id"], properties=properties)
+    table.update_schema().add_column("other", "long").commit()
+    for number in range(3):
+        folder = tmp_path / "lake" / f"name=n{number}" / f"id={number}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"other": [1]}), folder / "f.parquet")
+        table.add_files([str(folder / "f.parquet")])
+    path = local(table.manifests()[1].manifest.manifest_path)
+    path.write_bytes(without(path.read_bytes(), {"partition-spec"}, of_another_spec))
+    other = registered(table, tmp_path)
+    assert sorted(other.scan().to_arrow()["name"].to_pylist(), key=str) == [None, "n0", "n2"]
+    for text, expected in (("name is null", [1]), ("name < 'n9'", [0, 2]), ("name <> 'n0'", [2]), ("id = 1", [1])):
+        assert ids_of(other, row_filter=text) == expected
+        assert sorted(f.partition[1] for f in files_of(other, text)) == expected
+    assert other.scan("id = 1").to_arrow()["name"].to_pylist() == [None]
 
 
 def test_a_value_that_is_missing_is_refused_at_each_position(catalog: icecore.Catalog, tmp_path: Path) -> None:
