@@ -73,7 +73,7 @@ class Adopter:
 
     def adopt_all(self) -> tuple[Problem, ...]:
         """Adopts everything; warns of problems and returns them. Raises WarehouseLockedError, StorageError."""
-        version = self.rows.data_version()
+        version = self.context.store.data_version()
         suspects = tuple(self._suspects())
         problems: tuple[Problem, ...] = ()
         if suspects or self.rows.differences() or self.rows.namespaces():
@@ -84,7 +84,7 @@ class Adopter:
 
     def adopt_all_if_changed(self) -> None:
         """Adopts as `adopt_all`, where the file was written to since; called before names are looked up."""
-        if getattr(self._seen, "version", None) != self.rows.data_version():
+        if getattr(self._seen, "version", None) != self.context.store.data_version():
             self.adopt_all()
 
     def adopt_or_warn(self, stream: str) -> None:

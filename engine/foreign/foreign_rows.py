@@ -112,8 +112,3 @@ class ForeignRows:
             if ours is None or theirs is None or MINIMAL_PROPERTIES | ours != MINIMAL_PROPERTIES | theirs:
                 out.append(NamespaceDifference(tuple(name.split(SEPARATOR)), ours, theirs))
         return out
-
-    def data_version(self) -> int:
-        """A number that changes when another connection, of this process or another, has written to the file."""
-        row = self._store.row(FOREIGN, "data_version")
-        return 0 if row is None else int(row[0])

@@ -7,6 +7,7 @@ because SQLite's busy timeout starves writers. All that SQLite raises becomes an
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import shlex
@@ -46,8 +47,11 @@ _REFUSED_S = 2.0
 _TIMES_READ = 50
 """How often a query is made again, at most, under a writer whom its reader has no lock against."""
 _Seen: TypeAlias = tuple[int, int, int, bool]
+DataVersion: TypeAlias = tuple[int, int]
+"""The number of a connection, and what SQLite says to it: to each new one the same."""
 Result = TypeVar("Result")
 _text = cache(query)
+_numbers = itertools.count()
 
 
 class SqliteFile:
@@ -99,7 +103,7 @@ class SqliteFile:
             found, takes_locks, seen = self._opened()
             self._local.held = self._held(found, takes_locks)
             self._local.left = fork_safety.LeftToParent(found, self._local.held)
-            self._local.look_at = 0.0
+            self._local.look_at, self._local.number = 0.0, next(_numbers)
             self._local.connection, self._local.seen = found, seen
         return found
 
@@ -253,6 +257,11 @@ class SqliteFile:
         """The first row of a named query; None where there is none. Raises as `rows`."""
         found: sqlite3.Row | None = self._fetched(sqlite3.Cursor.fetchone, file, query_name, parameters)
         return found
+
+    def data_version(self) -> DataVersion:
+        """A value that differs once others wrote to the file, or this thread has a new connection. Raises as `rows`."""
+        [row] = self.rows(SETTINGS, "data_version")
+        return self._local.number, row[0]
 
     def _fetched(
         self, fetch: Callable[[sqlite3.Cursor], Result], file: str, query_name: str, parameters: Mapping[str, Any]

@@ -49,6 +49,3 @@ SELECT name, properties FROM namespace ORDER BY name;
 SELECT n.stream, n.namespace, n.name, h.metadata_location AS known
 FROM catalog_name AS n JOIN stream_head AS h USING (stream)
 WHERE n.kind = 'table' AND h.metadata_location GLOB '*/v[0-9]*.metadata.json*';
-
--- name: data_version
-PRAGMA data_version;

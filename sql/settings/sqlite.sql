@@ -1,5 +1,5 @@
 -- What SQLite is told of the file of a log, and where its transactions begin and end. Nothing here reads a row, but for
--- what `empty_wal`, `write_back` and `user_version` say.
+-- what `empty_wal`, `write_back`, `user_version` and `data_version` say.
 
 -- name: wal
 PRAGMA journal_mode = WAL;
@@ -19,6 +19,10 @@ PRAGMA cache_size = -16000;
 -- name: user_version
 -- A read of the file that changes nothing and needs no table.
 PRAGMA user_version;
+
+-- name: data_version
+-- A number that is another one once any other connection wrote to the file.
+PRAGMA data_version;
 
 -- name: begin
 BEGIN;

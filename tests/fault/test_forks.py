@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from core_tables import ids_of, make_table, rows
+from core_tables import ids_of, make_table, pyiceberg_catalog, rows
 from harness.children import FAILED, Child, Say
 
 import icecore
@@ -78,6 +79,19 @@ def test_a_forked_process_goes_on_with_the_catalog_of_its_parent(tmp_path: Path)
         table.append(rows(21))
         assert ids_of(table) == list(range(22))
         assert catalog.verify().problems == ()
+
+
+def test_a_forked_process_sees_what_other_engines_did_before_it(tmp_path: Path) -> None:
+    """Its connection is a new one, to which SQLite says of the file's changes what it said to its parent's at first."""
+    with icecore.open(tmp_path / "w") as made:
+        made.create_namespace("ns")
+    with icecore.open(tmp_path / "w") as catalog:
+        assert catalog.list_tables("ns") == []
+        peer = pyiceberg_catalog(catalog.path)
+        peer.create_table("ns.theirs", pa.schema([("id", pa.int64())]))
+        peer.close()
+        outcome = Child(lambda say: say("found", catalog.list_tables("ns"))).wait(timeout_s=60)
+        assert (outcome.get("found"), outcome.get(FAILED)) == ([("ns", "theirs")], None)
 
 
 def in_a_child(

@@ -20,6 +20,7 @@ from attrs import define, field, frozen
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events.event import LOG_FORGOTTEN
+from icecore.engine.log.sqlite_file import DataVersion
 from icecore.engine.log.store import EventStore
 from icecore.engine.server.feed.logged_commits import (
     NamedEvent,
@@ -31,7 +32,6 @@ from icecore.engine.server.feed.logged_commits import (
     shown_event,
 )
 
-_FOREIGN = "log/foreign.sql"
 PAGE_BYTES = 256 * 1024
 KEPT_BYTES = 16 * 2**20
 LOOK_S = 0.1
@@ -77,7 +77,7 @@ class LogFeed:
     _kept_after: int = 0
     _reached: int = 0
     _names: Names | None = None
-    _version: int | None = None
+    _version: DataVersion | None = None
     _watch: asyncio.Task[None] | None = None
     _came: asyncio.Event = field(factory=asyncio.Event)
     _thread: ThreadPoolExecutor | None = None
@@ -147,12 +147,11 @@ class LogFeed:
         self._names = None
 
     async def _look_once(self) -> None:
-        row = self.store.row(_FOREIGN, "data_version")
-        version = None if row is None else int(row[0])
+        version = self.store.data_version()
         if self._names is None:
             await self._run(self._begin)
             self._wake()
-        elif version is None or version != self._version:
+        elif version != self._version:
             self._keep(await self._run(self._read))
         self._version = version
 

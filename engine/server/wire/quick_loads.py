@@ -20,9 +20,10 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import IcecoreError
 from icecore.engine.log.read_models import dotted
+from icecore.engine.log.sqlite_file import DataVersion
 from icecore.engine.log.store import EventStore
 
-_LOADS, _FOREIGN = "server/loads.sql", "log/foreign.sql"
+_LOADS = "server/loads.sql"
 _GZIP = 31
 _NO_WEIGHT = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*")
 NEVER = 1 << 62
@@ -41,7 +42,7 @@ class QuickLoad:
     path: str
     etag: str
     body: bytes
-    checked_at: int | None = None
+    checked_at: DataVersion | None = None
     expires_at_ms: int = NEVER
 
     @cached_property
@@ -65,12 +66,11 @@ class QuickLoads:
     _kept: OrderedDict[Key, QuickLoad] = field(factory=OrderedDict)
     _size: int = 0
 
-    def version(self) -> int | None:
-        """A number that is another one once anybody wrote to the log's file."""
-        row = self.store.row(_FOREIGN, "data_version")
-        return None if row is None else int(row[0])
+    def version(self) -> DataVersion:
+        """A value that is another one once anybody wrote to the log's file."""
+        return self.store.data_version()
 
-    def put(self, key: Key, load: QuickLoad, version: int | None) -> None:
+    def put(self, key: Key, load: QuickLoad, version: DataVersion | None) -> None:
         """Keeps an answer that was begun when the log's file had that version."""
         self.drop(key)
         load.checked_at = version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -206,6 +207,18 @@ def test_a_reader_who_may_not_write_follows_and_leaves_nothing(
     if place == "icecore.db":
         with pytest.raises(ReadOnlyError, match="may not be written, only read"):
             icecore.open(warehouse)
+
+
+def test_who_reads_without_locks_is_told_of_each_change(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection of its own reads each state of the file, and SQLite says the same of its changes to all of them."""
+    icecore.open(warehouse).close()
+    monkeypatch.setattr(EventStore, "_takes_locks", lambda store: not store.read_only)
+    with contextlib.closing(EventStore(warehouse / "icecore.db", read_only=True)) as reader:
+        before = reader.data_version()
+        assert reader.data_version() == before and not reader.has_locks
+        with icecore.open(warehouse) as writer:
+            writer.create_namespace("ns")
+        assert reader.data_version() != before
 
 
 @pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
