@@ -22,7 +22,7 @@ Body = Callable[[WriteTransaction], Any]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[EventStore]:
-    opened = EventStore(tmp_path / "log.db", lock_timeout_s=5)
+    opened = EventStore(tmp_path / "log.db", lock_timeout_s=60)
     yield opened
     opened.close()
 
@@ -81,19 +81,19 @@ class Writers:
     def hold(self) -> None:
         """Called in the first's body."""
         self.first_is_in.set()
-        assert self.all_wait.wait(20)
+        assert self.all_wait.wait(60)
 
     def run(self) -> dict[int, Any]:
         """What each gave or raised."""
         threads = [threading.Thread(target=self._run, args=(i,)) for i in range(len(self.works))]
         threads[0].start()
-        assert self.first_is_in.wait(20)
+        assert self.first_is_in.wait(60)
         for number, thread in enumerate(threads[1:], 1):
             thread.start()
             wait_until(partial(self._are_waiting, number))
         self.all_wait.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()
         return self.outcomes
 
@@ -110,7 +110,7 @@ class Writers:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.001)

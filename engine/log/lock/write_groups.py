@@ -102,6 +102,10 @@ class WriteGroups:
                 self._wait(part)
             if part.leads:
                 self._lead(part)
+        except BaseException:
+            # Interrupted before it waits it is still queued: nobody would lead once it is to.
+            self._withdrawn(part)
+            raise
         finally:
             # Whatever interrupts this thread: nobody else could lead.
             if part.leads:

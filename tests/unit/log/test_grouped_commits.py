@@ -75,7 +75,7 @@ def test_what_is_not_committed_is_seen_by_nobody_else(
     def looking(_: WriteTransaction) -> None:
         thread = threading.Thread(target=look)
         thread.start()
-        thread.join(20)
+        thread.join(60)
 
     outcomes = together(
         catalog,

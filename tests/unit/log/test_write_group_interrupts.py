@@ -29,7 +29,7 @@ def test_the_main_thread_writes_its_own_part_alone(store: EventStore, groups: li
         wait_until(lambda: len(store.groups._waiting) == 1)
 
     assert store.write_with(appending("a", then=then)) == "a"
-    thread.join(20)
+    thread.join(60)
     assert outcomes == ["b"] and groups == [1, 1]
 
 
@@ -67,11 +67,11 @@ def test_an_interrupt_is_raised_when_the_outcome_is_known(
     threads = [threading.Thread(target=lambda: outcomes.append(_outcome(lead)))]
     outcomes: list[Any] = []
     threads[0].start()
-    assert writers.first_is_in.wait(20)
+    assert writers.first_is_in.wait(60)
     threads.append(threading.Thread(target=lambda: outcomes.append(_outcome(in_thread))))
     threads[1].start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     assert KeyboardInterrupt in map(type, outcomes)
     assert streams(store) == {"waiting": ["first"], "writing": ["first", "a"], "leading": []}[when]
@@ -94,6 +94,31 @@ def test_an_interrupt_between_two_steps_leaves_the_turn_to_others(
         store.write_with(appending("a"))
     assert store.write_with(appending("b")) == "b"
     assert streams(store) == ["b"]
+
+
+@pytest.mark.parametrize("first_fails", [False, True])
+def test_who_is_interrupted_before_it_waits_is_not_written_and_leads_nobody(
+    store: EventStore, monkeypatch: pytest.MonkeyPatch, first_fails: bool
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    writers = Writers(store)
+
+    def held(transaction: WriteTransaction) -> Any:
+        writers.hold()
+        return appending("first", then=fail if first_fails else lambda: None)(transaction)
+
+    thread = threading.Thread(target=_outcome, args=(lambda: store.write_with(held),))
+    thread.start()
+    assert writers.first_is_in.wait(60)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(write_groups.WriteGroups, "_wait", interrupted)
+        store.write_with(appending("a"))
+    writers.all_wait.set()
+    thread.join(60)
+    assert store.write_with(appending("z")) == "z"
+    assert streams(store) == (["z"] if first_fails else ["first", "z"])
 
 
 def test_a_lock_that_a_body_meets_is_its_own(store: EventStore, groups: list[int]) -> None:
@@ -126,7 +151,7 @@ def test_who_waits_for_others_waits_no_longer_than_for_a_process(tmp_path: Path)
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
     assert [type(o) for o in threads_done] == [WarehouseLockedError] * 3
     assert store.write_with(appending("b")) == "b"
     other.close()
