@@ -98,6 +98,8 @@ class GuardedConnection(HttpToolsProtocol):
     _beside = 0
     _rest = 0
     _is_full = False
+    resumed = 0
+    """How often its client had taken enough of its answer for more to be made."""
 
     @property
     def is_answered(self) -> bool:
@@ -191,6 +193,7 @@ class GuardedConnection(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """The client took enough of its answer."""
         super().resume_writing()
+        self.resumed += 1
         if not self.cycle.response_complete:
             self._wait_for_server()
 

@@ -118,13 +118,14 @@ class HttpServer(uvicorn.Server):
 
     async def _abort_stuck(self) -> None:
         """Cuts off who takes no more of an answer, or has not taken its end, or ended its request, in time."""
-        waiting: dict[asyncio.Transport, int] = {}
+        before: dict[GuardedConnection, tuple[int, int]] = {}
         while True:
-            sizes = {c.transport: c.transport.get_write_buffer_size() for c in self.server_state.connections}
-            for transport, size in sizes.items():
-                if size and waiting.get(transport) == size:
-                    transport.abort()
-            waiting = sizes
+            # What was taken may have been filled up to the same size again.
+            now = {c: (c.transport.get_write_buffer_size(), c.resumed) for c in self.server_state.connections}
+            for connection, found in now.items():
+                if found[0] and before.get(connection) == found:
+                    connection.transport.abort()
+            before = now
             await asyncio.sleep(self.patience_s)
             for connection in list(self.server_state.waiting):
                 if not connection.is_answered:

@@ -150,7 +150,7 @@ def test_nothing_is_found_for_who_is_gone(evil: icecore.Catalog, monkeypatch: py
             with socket.create_connection(("127.0.0.1", rest.port), timeout=60) as leaving:
                 leaving.sendall(b"GET /tables/ns/a/findings HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
                 assert waits.wait(60)
-            assert left.wait(10), "while the thread is busy"
+            assert left.wait(60), "while the thread is busy"
         finally:
             end.set()
         assert (first.result().status, rest.get("/tables/ns/b/findings").status) == (200, 200)

@@ -25,13 +25,15 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes a
 TABLE = "/v1/namespaces/ns/tables/t"
 
 
-def workers_of(pid: int) -> set[int]:
-    """The workers of a server."""
-    found = set()
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        with contextlib.suppress(OSError):
-            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                found.add(int(child))
+def workers_of(pid: int, count: int) -> set[int]:
+    """The workers of a server, once there are so many."""
+    found: set[int] = set()
+    while len(found) < count:
+        time.sleep(0.01)
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            with contextlib.suppress(OSError):
+                if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    found.add(int(child))
     return found
 
 
@@ -66,7 +68,7 @@ def test_workers_are_as_one_server(tmp_path: Path) -> None:
         assert server.stdout is not None
         rest = RestClient(int(server.stdout.readline().rsplit(":", 1)[1]))
         make_table(rest)
-        one, other = pair = workers_of(server.pid)
+        one, other = pair = workers_of(server.pid, 2)
         change = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "1"}}]}
         key = "0190a5e5-0000-7000-8000-000000000001"
         with only(one, pair):
@@ -86,9 +88,10 @@ def test_workers_are_as_one_server(tmp_path: Path) -> None:
             assert rest.get(path).status == 404
             assert rest.post(TABLE, {**change, "updates": [], "x": 1}, idempotency_key=key).status in (400, 409, 422)
         os.kill(one, signal.SIGKILL)
-        while not (new := workers_of(server.pid) - pair):
-            pass
-        with only(new.pop(), {other, *new}):
+        while Path(f"/proc/{one}").exists():
+            time.sleep(0.01)
+        [new] = workers_of(server.pid, 2) - pair
+        with only(new, {other}):
             assert rest.get(TABLE).json["metadata"]["properties"]["k"] == "1"
         server.send_signal(signal.SIGTERM)
         assert server.wait(timeout=60) == 0
