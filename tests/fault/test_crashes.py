@@ -89,6 +89,9 @@ def test_killed_threads_lose_nothing(catalog: icecore.Catalog, scheme: str) -> N
         process.start()
         there.close()
         assert here.poll(60) and here.recv()[0] == "opened"
+        while number == 0 and not told["done"]:
+            kind, what = here.recv()
+            told[kind].add(what)
         time.sleep(dice.uniform(0.05, 0.3))
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)

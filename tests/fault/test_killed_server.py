@@ -9,7 +9,6 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ class Killed:
     """A server that is killed when so many requests were answered, and started again at its port."""
 
     def __init__(self, warehouse: Path) -> None:
-        self.warehouse, self.rest, self.cut = warehouse, RestClient(0), 0
+        self.warehouse, self.rest, self.cut, self.kills = warehouse, RestClient(0), 0, 0
         self.server = self.started()
 
     def started(self) -> subprocess.Popen[str]:
@@ -41,7 +40,12 @@ class Killed:
         self.server.communicate()
 
     def kill(self) -> None:
+        """Starts it again once a client was cut off, or found nobody."""
+        before, until = self.cut, time.monotonic() + 60
         self.end()
+        self.kills += 1
+        while self.cut == before and time.monotonic() < until:
+            time.sleep(0.001)
         self.server = self.started()
 
     def sent(self, path: str, body: Any) -> Reply:
@@ -74,7 +78,7 @@ def test_commits_through_a_killed_server_are_made_once(killed: Killed) -> None:
     killed.sent("/v1/namespaces", {"namespace": ["ns"]})
     for name in ("a", "b"):
         killed.sent(tables, {"name": name, "schema": NEW_TABLE})
-    answered, so_far = count(1), [0]
+    answered: list[str] = []
 
     def commit(client: int, n: int) -> None:
         name = f"c{client}_{n}"
@@ -86,16 +90,19 @@ def test_commits_through_a_killed_server_are_made_once(killed: Killed) -> None:
         else:
             reply = killed.sent(f"{tables}/a", change(name))
         assert reply.status in (200, 204), (name, reply)
-        so_far[0] = next(answered)
+        answered.append(name)
 
     def work(client: int) -> None:
         for n in range(COMMITS):
+            # So that each has something to ask for after each kill.
+            while killed.kills < n * KILLS // (COMMITS - 1):
+                time.sleep(0.001)
             commit(client, n)
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         done = [pool.submit(work, client) for client in range(CLIENTS)]
         for kill in range(1, KILLS + 1):
-            while so_far[0] < kill * CLIENTS * COMMITS // (KILLS + 1) and not any(d.done() for d in done):
+            while len(answered) < kill * CLIENTS * COMMITS // (KILLS + 1) and not any(d.done() for d in done):
                 time.sleep(0.001)
             killed.kill()
         for d in done:

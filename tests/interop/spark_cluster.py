@@ -117,6 +117,8 @@ def speculative(spark: Any, catalog: icecore.Catalog) -> None:
             slow.write_text(str(os.getpid()))
             time.sleep(300)
         elif attempt.partitionId() == 0:
+            while not slow.exists():
+                time.sleep(0.01)
             slow.with_name("second").touch()
 
     table.append(numbers(spark, stalling))

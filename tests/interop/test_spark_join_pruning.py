@@ -84,7 +84,7 @@ def await_rules(spark: Any) -> None:
     ends = time.monotonic() + 60
     while len(java_classes._rules.get(spark._sc._gateway, ())) < len(java_classes._RULES) and time.monotonic() < ends:
         time.sleep(0.01)
-    time.sleep(0.05)
+    java_classes.keep_rules(spark, java_classes.planned_relations(spark))
 
 
 def files_read(query: Any) -> int:
