@@ -126,11 +126,12 @@ class SqliteFile:
         """
         deadline = time.monotonic() + _REFUSED_S
         while True:
+            is_last = time.monotonic() > deadline
             seen, takes_locks = self._seen() if self.read_only else None, self._takes_locks()
             try:
                 return self._connect(takes_locks), takes_locks, None if takes_locks else seen
             except sqlite3.OperationalError:
-                if not self.read_only or self._may_make_files() or time.monotonic() > deadline:
+                if not self.read_only or self._may_make_files() or is_last:
                     with self._translated("open"):
                         raise
             time.sleep(random.uniform(0.001, 0.01))

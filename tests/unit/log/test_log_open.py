@@ -21,6 +21,7 @@ from fault_writers import append_one
 
 import icecore
 from icecore.engine.errors import CorruptLogError, IcecoreError, ReadOnlyError, StorageError, WarehouseLockedError
+from icecore.engine.log import sqlite_file
 from icecore.engine.log.store import EventStore
 
 
@@ -309,3 +310,20 @@ def test_a_catalog_is_made_under_its_name(tmp_path: Path) -> None:
         assert catalog.name == "lake"
     with icecore.open(tmp_path, name="other") as catalog:
         assert catalog.name == "lake"
+
+
+def test_who_is_held_up_as_it_is_refused_tries_again(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last writer takes the files away for a moment, however long the reader's own try takes."""
+    icecore.open(warehouse).close()
+    clock, connect = [0.0], EventStore._connect
+
+    def refused(*_: object) -> sqlite3.Connection:
+        clock[0] = 100.0
+        monkeypatch.setattr(EventStore, "_connect", connect)
+        raise sqlite3.OperationalError("unable to open database file")
+
+    monkeypatch.setattr(sqlite_file, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda _: None))
+    monkeypatch.setattr(EventStore, "_may_make_files", lambda _: False)
+    monkeypatch.setattr(EventStore, "_connect", refused)
+    with icecore.open(warehouse, read_only=True) as reader:
+        assert reader.position == 0
