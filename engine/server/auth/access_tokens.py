@@ -71,8 +71,6 @@ class AccessTokens:
             raise ValidationError(f"a token needs a name that can be printed, found {name[:60]!r}")
         if not grants:
             raise ValidationError("a token needs at least one grant, as in read:sales or manage:*")
-        if any(t.name == name and t.revoked_at_ms is None for t in self.all()):
-            raise ValidationError(f"there is a token {name!r} already; revoke it first")
         return self._put(name, grants, None if lifetime_ms is None else now_ms() + lifetime_ms, None)
 
     def derive(self, principal: Principal, lifetime_ms: int, name: str) -> tuple[str, int]:
@@ -81,9 +79,12 @@ class AccessTokens:
         return self._put(name, principal.grants, now_ms() + lifetime_ms, principal.token_id)[1], lifetime_ms
 
     def _put(self, name: str, grants: Sequence[Grant], expires: int | None, parent: str | None) -> tuple[str, str]:
+        """Stores a new token. Raises ValidationError where one that is made by name is there already."""
         token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         with self._store.write():
             run_script(self._store.connection(), query(TOKENS, "schema"))
+            if parent is None and any(t.name == name and t.revoked_at_ms is None for t in self.all()):
+                raise ValidationError(f"there is a token {name!r} already; revoke it first")
             self._store.execute(TOKENS, "drop_expired", before_ms=now_ms() - KEPT_MS)
             self._store.execute(
                 TOKENS,

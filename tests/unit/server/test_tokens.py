@@ -20,6 +20,7 @@ import icecore
 from icecore.engine.common.ids import now_ms
 from icecore.engine.errors import NoSuchNamespaceError, NoSuchTableError, NoSuchViewError, ValidationError
 from icecore.engine.evolution.schema_text import parse_schema
+from icecore.engine.log.store import EventStore
 from icecore.engine.server.auth import access_tokens
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant, Level, is_allowed
@@ -226,6 +227,24 @@ def test_a_token_that_is_revoked_while_a_body_comes_commits_nothing(
         client.sendall(body)
         assert client.recv(65536).startswith(b"HTTP/1.1 401 ")
     assert not catalog.namespace_exists("late")
+
+
+def test_of_two_who_make_a_token_of_one_name_at_once_one_is_refused(
+    tokens: AccessTokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To revoke it by its name ended both, or who made the second shut out the first."""
+    write = EventStore.write
+
+    def after_another(store: EventStore) -> Any:
+        monkeypatch.undo()
+        with icecore.open(store.path.parent) as other:
+            made(AccessTokens(other._warehouse.store), "read:*")
+        return write(store)
+
+    monkeypatch.setattr(EventStore, "write", after_another)
+    with pytest.raises(ValidationError, match="there is a token 'ann' already"):
+        made(tokens, "manage:*")
+    assert [t.name for t in tokens.all()] == ["ann"]
 
 
 def test_no_one_from_elsewhere_is_let_in_without_a_token(tmp_path: Path) -> None:
