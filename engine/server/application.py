@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -129,8 +130,12 @@ class Threads:
         """Ends the threads, each of which closes its connection to the log; what was begun is finished first."""
         for work, pool in self.pools.items():
             all_here = threading.Barrier(self.counts[work])
-            for _ in range(self.counts[work]):
-                pool.submit(self._close_connection, all_here)
+            try:
+                for _ in range(self.counts[work]):
+                    pool.submit(self._close_connection, all_here)
+            except RuntimeError:
+                # One that can't be started any more is waited for by none.
+                all_here.abort()
             pool.shutdown()
         self.serving.feed.close()
         self.serving.reports.close()
@@ -138,7 +143,8 @@ class Threads:
         self.serving.plans.close()
 
     def _close_connection(self, all_here: threading.Barrier) -> None:
-        all_here.wait()
+        with contextlib.suppress(threading.BrokenBarrierError):
+            all_here.wait()
         self.serving.catalog._warehouse.store.close()
 
 

@@ -117,6 +117,10 @@ def test_a_server_commits_where_no_thread_can_be_started_any_more(
             assert rest.post("/v1/namespaces", {"namespace": ["ns"]}).status == 200
             assert rest.get("/v1/namespaces").json == {"namespaces": [["ns"]]}
         assert catalog.position == 1
+        with monkeypatch.context() as patch, served(catalog) as rest:
+            assert rest.get("/tables").status == 200, "by one of the threads for pages"
+            patch.setattr(threading.Thread, "start", start)
+        assert not [t for t in threading.enumerate() if t.name.startswith("icecore-page")], "they ended"
         with monkeypatch.context() as patch, pytest.raises(StorageError, match="needs 8 threads as writers"):
             patch.setattr(threading.Thread, "start", start)
             application(catalog)
