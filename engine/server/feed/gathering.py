@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 class Gathering(Generic[Item]):
     """The items that are handled a second after the first came, or at the end; of more than `most` the oldest go.
 
-    `at_end` is called last, in the thread.
+    `at_end` is called last, in the thread. What comes after the end is handled at once.
     """
 
     name: str
@@ -39,16 +39,20 @@ class Gathering(Generic[Item]):
     def take(self, item: Item) -> None:
         """Takes one more."""
         with self._lock:
-            self._waiting.append(item)
-            if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, self.name)
-            if not self._is_due:
-                self._is_due = True
-                self._thread.submit(self._handle)
+            if not self._is_closing.is_set():
+                self._waiting.append(item)
+                if self._thread is None:
+                    self._thread = ThreadPoolExecutor(1, self.name)
+                if not self._is_due:
+                    self._is_due = True
+                    self._thread.submit(self._handle)
+                return
+        self.handle([item])
 
     def close(self) -> None:
         """Handles what waits, and ends the thread."""
-        self._is_closing.set()
+        with self._lock:
+            self._is_closing.set()
         if self._thread is not None:
             if self.at_end is not None:
                 self._thread.submit(self.at_end)

@@ -9,6 +9,7 @@ from core_tables import local
 from rest_client import RestClient, make_table, served
 
 import icecore
+from icecore.engine.server.feed.gathering import Gathering
 
 TABLE = "/v1/namespaces/ns/tables/"
 
@@ -40,3 +41,13 @@ def test_hints_follow_when_the_server_ends_at_the_latest(tmp_path: Path) -> None
         assert hinted(last) == local(last)
         assert not gone.parent.exists()
         assert catalog.verify().problems == ()
+
+
+def test_what_comes_as_it_is_closed_is_handled_too() -> None:
+    """As of a thread that saw it open: its commit stood, and it was told of an error."""
+    handled: list[list[int]] = []
+    gathering = Gathering[int]("test", handled.append)
+    gathering.take(1)
+    gathering.close()
+    gathering.take(2)
+    assert handled == [[1], [2]]
