@@ -196,16 +196,17 @@ def test_bounds_of_all_types_match(catalog: icecore.Catalog) -> None:
 
 
 def test_a_default_is_the_value_of_rows_that_no_file_holds(catalog: icecore.Catalog) -> None:
+    many = 471_108_154_711  # more digits than happen to be in an id
     table = make_table(catalog, properties={"format-version": "3"})
     table.append(rows(1))
     with table.update_schema() as change:
-        change.add_column("points", "long", default_value=4711).add_column("town", "string", default_value=NAME)
-    assert table.scan("points = 4711").count() == 1
-    of_column = catalog.find_value(4711, table="ns.t", column="points")
+        change.add_column("points", "long", default_value=many).add_column("town", "string", default_value=NAME)
+    assert table.scan(f"points = {many}").count() == 1
+    of_column = catalog.find_value(many, table="ns.t", column="points")
     assert [(p.kind, p.what) for p in of_column.places] == [("event", ("default",))]
-    assert kinds(catalog.find_value(4711))["event"] == ["default"]
+    assert kinds(catalog.find_value(many))["event"] == ["default"]
     assert kinds(catalog.find_value(NAME, table="ns.t", column="town"))["event"] == ["payload"]
-    assert catalog.find_value(4711, table="ns.t", column="id").is_nowhere
+    assert catalog.find_value(many, table="ns.t", column="id").is_nowhere
 
 
 def test_manifests_that_nothing_needs_are_searched_by_what_their_entries_hold(
