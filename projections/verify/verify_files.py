@@ -67,6 +67,8 @@ def _hint_problems(repository: Repository, state: TableState, location: str) -> 
     age = max(0.0, time.time() - state.metadata.last_updated_ms / 1000)
     deadline = time.monotonic() + HINT_FOLLOWS_S - age
     while True:
+        # Who was held up as it read looks once more.
+        is_last = time.monotonic() > deadline
         try:
             content = repository.storage_of(state).read_bytes(path)
         except IcecoreError as e:
@@ -76,7 +78,7 @@ def _hint_problems(repository: Repository, state: TableState, location: str) -> 
             if found == expected or _is_of_another(repository, state, folder, found):
                 return
             problem = f"{path}: it says {found[:100]!r}, the log ends at {expected!r}; rebuild"
-        if time.monotonic() > deadline:
+        if is_last:
             yield problem
             return
         # A writer's pointer moves before its hint: it may be about to write it.

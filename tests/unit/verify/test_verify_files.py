@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from attrs import evolve
@@ -13,6 +14,8 @@ from core_tables import SCHEMA, local, make_table, metadata_files, repository_of
 import icecore
 from icecore.engine.common.location import LocationMapping
 from icecore.engine.errors import CorruptFileError, NoSuchTableError
+from icecore.engine.storage.file_io import Storage
+from icecore.projections.verify import verify_files
 from icecore.projections.verify.findings import Cause, Finding, Verification
 from icecore.projections.verify.verify_presence import Looked, Looker
 
@@ -339,3 +342,25 @@ def test_what_metadata_folders_hold_is_all_looked_at(catalog: icecore.Catalog) -
     data = {p for p in (local(table.location()) / "data").rglob("*") if p.is_file()}
     assert catalog.verify().files == len(data) + len(metadata_files(table)) - 1
     assert SCHEMA.names == ["id", "name"]
+
+
+def test_a_hint_that_comes_while_the_check_is_held_up_is_no_problem(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was read before it came, and the time for it to come was over after that."""
+    hint = local(make_table(catalog).metadata_location).with_name("version-hint.text")
+    text, clock, read = hint.read_text(), [0.0], Storage.read_bytes
+    hint.write_text("0")
+
+    def held_up(self: Storage, location: str) -> bytes:
+        found = read(self, location)
+        if location.endswith(hint.name):
+            hint.write_text(text)
+            clock[0] += 100
+        return found
+
+    times = SimpleNamespace(monotonic=lambda: clock[0], time=lambda: 0.0, sleep=lambda _: None)
+    monkeypatch.setattr(verify_files, "time", times)
+    monkeypatch.setattr(Storage, "read_bytes", held_up)
+    assert catalog.verify().problems == ()
+    assert clock[0] == 200
