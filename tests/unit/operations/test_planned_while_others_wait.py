@@ -189,13 +189,13 @@ def test_nobody_waits_in_the_lock_for_another_threads_plan(
     def read() -> None:
         with planner._tables.lock:
             reading.set()
-            read_until.wait(10)
+            read_until.wait(60)
 
     read_until, reader = threading.Event(), threading.Thread(target=read)
 
     def slow_reader() -> None:
         reader.start()
-        reading.wait(10)
+        reading.wait(60)
 
     def planned() -> None:
         plans.append(connection.in_transaction)
