@@ -7,6 +7,7 @@ is read through to the files, and is a MissingArchiveError where one of them is 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sqlite3
@@ -108,7 +109,7 @@ class Archives:
     def find(self, query_name: str, /, **parameters: Any) -> sqlite3.Row | None:
         """The first row of a query over the files that are there, newest first."""
         for archive in reversed(self.all()):
-            if self.path_of(archive).exists():
+            with contextlib.suppress(MissingArchiveError):
                 for row in self._rows(archive, query_name, parameters):
                     return row
         return None
@@ -136,9 +137,7 @@ class Archives:
         return max(ended, default=0)
 
     def _rows(self, archive: Archive, query_name: str, parameters: dict[str, Any]) -> Iterator[sqlite3.Row]:
-        # What was forgotten since it was listed has it written anew, in another file.
-        archive = next((a for a in self.all() if a.archive_id == archive.archive_id), archive)
-        connection = self._open(archive)
+        connection = self._connected(archive)
         try:
             cursor = connection.execute(query(EVENTS, query_name), parameters)
             while batch := cursor.fetchmany(500):
@@ -147,6 +146,19 @@ class Archives:
             raise CorruptLogError(f"{archive} is damaged: {e}") from e
         finally:
             connection.close()
+
+    def _connected(self, archive: Archive) -> sqlite3.Connection:
+        """A connection to an archive's file. Raises as `_open`, of the one that the log has by then."""
+        tried: Archive | None = None
+        while True:
+            # What was forgotten since it was listed has it written anew, in another file.
+            now = next((a for a in self.all() if a.archive_id == archive.archive_id), archive)
+            try:
+                return self._open(now)
+            except MissingArchiveError:
+                if now == tried:
+                    raise
+                tried = now
 
     def _open(self, archive: Archive) -> sqlite3.Connection:
         path = self.path_of(archive)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from icecore.engine.errors import (
     ConflictingCommitsError,
 )
 from icecore.engine.log import chain
+from icecore.engine.log.archives import Archive
 
 
 @pytest.fixture
@@ -98,6 +100,28 @@ def test_an_archive_that_is_written_anew_while_the_log_is_read_is_read_on(
     found = [first, *events]
     assert [e.position for e in found] == list(range(1, told + 2))
     assert found[told - 1].provenance.message == "for forgotten"
+
+
+def test_an_archive_that_is_written_anew_as_it_is_opened_is_opened_anew(
+    cut: int, catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its former file was taken for one that is missing, and a search passed over what it held."""
+    store, table = store_of(catalog), make_table(catalog, "told")
+    for number in (1, 2):
+        table.append(rows(number), message=f"for Secretville {number}")
+    make_table(catalog, "last")
+    catalog.archive(catalog.position)
+    first, opening = next(store.events()), store.archives._open
+    for number, read in enumerate((lambda: next(store.events()), lambda: store.event_by_id(first.event_id)), 1):
+
+        def late(archive: Archive, number: int = number) -> sqlite3.Connection:
+            monkeypatch.undo()
+            open_again().forget_text(f"Secretville {number}")
+            assert not store.archives.path_of(archive).exists()
+            return opening(archive)
+
+        monkeypatch.setattr(store.archives, "_open", late)
+        assert read() == first
 
 
 def test_who_reads_the_log_as_of_one_moment_has_the_archives_of_that_moment(
