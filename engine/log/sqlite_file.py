@@ -33,6 +33,7 @@ from icecore.engine.errors import (
 )
 from icecore.engine.log.lock.held_log import SETTINGS as SETTINGS
 from icecore.engine.log.lock.held_log import UNKNOWN, FileId, HeldLog, has_content, is_at, wal_path, was_lost, why_lost
+from icecore.engine.log.lock.roll_back import roll_back
 from icecore.engine.queries.named_queries import query
 
 DEFAULT_LOCK_TIMEOUT_S = 60.0
@@ -288,19 +289,19 @@ class SqliteFile:
     def _locked(self, uncertain: Callable[[sqlite3.Error], None] | None = None, *, keep: bool = True) -> Iterator[None]:
         """A write transaction of SQLite. `uncertain` learns what became of a COMMIT that failed, and raises or not."""
         connection = self.connection()
-        self._retrying(lambda: connection.execute(query(SETTINGS, "begin_write")))
+        is_inner = connection.in_transaction
         try:
+            self._retrying(lambda: connection.execute(query(SETTINGS, "begin_write")))
             yield
         except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                connection.execute(query(SETTINGS, "rollback"))
+            # An interrupt may come as soon as the lock is had.
+            if not is_inner:
+                roll_back(connection)
             raise
         try:
             connection.execute(query(SETTINGS, "commit" if keep else "rollback"))
         except sqlite3.Error as e:
-            with contextlib.suppress(sqlite3.Error):
-                if connection.in_transaction:
-                    connection.execute(query(SETTINGS, "rollback"))
+            roll_back(connection)
             if uncertain is None:
                 raise
             uncertain(e)

@@ -27,6 +27,7 @@ from icecore.engine.errors import (
 from icecore.engine.events.event import SCHEMA_VERSION, Event, Provenance, canonical
 from icecore.engine.events.keyed_request import KeyedRequest, keyed_request
 from icecore.engine.events.relocation import Relocation, Relocations
+from icecore.engine.log.lock.roll_back import roll_back
 from icecore.engine.log.lock.write_groups import Following, QueuedWrite, WriteGroups
 from icecore.engine.log.reader import EVENTS, LAST_POSITION, EventReader, Head
 from icecore.engine.log.request_keys import CARRIED_OUT, RequestKeys
@@ -146,13 +147,14 @@ class EventStore(EventReader):
         """A context in which all reads of this thread are of one moment, whatever others commit meanwhile."""
         connection = self.connection()
         with self._translated("read"):
-            self._retrying(lambda: connection.execute(query(SETTINGS, "begin")))
-            self._local.begun_at = LAST_POSITION
+            is_inner = connection.in_transaction
             try:
+                self._retrying(lambda: connection.execute(query(SETTINGS, "begin")))
+                self._local.begun_at = LAST_POSITION
                 yield
             finally:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute(query(SETTINGS, "rollback"))
+                if not is_inner:
+                    roll_back(connection)
 
     def is_committed(self, position: int) -> bool:
         """Whether an event that this thread sees can't be rolled back by it any more."""

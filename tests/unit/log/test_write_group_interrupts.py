@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from clean_processes import exit_codes_of
 from group_writers import Writers, appending, fail, groups, store, streams, wait_until, written
 
-from icecore.engine.errors import WarehouseLockedError
+from icecore.engine.errors import StorageError, WarehouseLockedError
 from icecore.engine.log.lock import write_groups
 from icecore.engine.log.store import EventStore, WriteTransaction
 
@@ -119,6 +120,39 @@ def test_who_is_interrupted_before_it_waits_is_not_written_and_leads_nobody(
     thread.join(60)
     assert store.write_with(appending("z")) == "z"
     assert streams(store) == (["z"] if first_fails else ["first", "z"])
+
+
+@pytest.mark.parametrize("of", [EventStore.write, EventStore.reading])
+def test_an_interrupt_as_a_transaction_begins_leaves_none_open(
+    store: EventStore, of: Callable[[EventStore], AbstractContextManager[object]]
+) -> None:
+    """Others waited in vain for the lock, and this thread read on as of that moment."""
+    connection = store.connection()
+
+    class Interrupted:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(connection, name)
+
+        def execute(self, sql: str, *parameters: Any) -> Any:
+            found = connection.execute(sql, *parameters)
+            if sql.strip().startswith("BEGIN"):
+                raise KeyboardInterrupt
+            return found
+
+    store._local.connection = Interrupted()
+    with pytest.raises(KeyboardInterrupt), of(store):
+        pass
+    store._local.connection = connection
+    assert not connection.in_transaction
+
+
+def test_what_is_refused_inside_of_a_transaction_leaves_it_open(store: EventStore) -> None:
+    with store.write() as transaction:
+        appending("a")(transaction)
+        for inner in (store.write, store.reading):
+            with pytest.raises(StorageError, match="within a transaction"), inner():
+                pass
+    assert streams(store) == ["a"]
 
 
 def test_a_lock_that_a_body_meets_is_its_own(store: EventStore, groups: list[int]) -> None:
