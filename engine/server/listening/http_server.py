@@ -121,7 +121,8 @@ class HttpServer(uvicorn.Server):
         before: dict[GuardedConnection, tuple[int, int]] = {}
         while True:
             # What was taken may have been filled up to the same size again.
-            now = {c: (c.transport.get_write_buffer_size(), c.resumed) for c in self.server_state.connections}
+            held = (c for c in self.server_state.connections if isinstance(c, GuardedConnection))
+            now = {c: (c.transport.get_write_buffer_size(), c.resumed) for c in held}
             for connection, found in now.items():
                 if found[0] and before.get(connection) == found:
                     connection.transport.abort()

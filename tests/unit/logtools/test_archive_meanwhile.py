@@ -17,6 +17,7 @@ from icecore.engine.errors import (
     CommitFailedError,
     ConflictingCommitsError,
 )
+from icecore.engine.events.event import Event
 from icecore.engine.log import chain
 from icecore.engine.log.archives import Archive
 
@@ -112,7 +113,11 @@ def test_an_archive_that_is_written_anew_as_it_is_opened_is_opened_anew(
     make_table(catalog, "last")
     catalog.archive(catalog.position)
     first, opening = next(store.events()), store.archives._open
-    for number, read in enumerate((lambda: next(store.events()), lambda: store.event_by_id(first.event_id)), 1):
+    reads: list[Callable[[], Event | None]] = [
+        lambda: next(store.events()),
+        lambda: store.event_by_id(first.event_id),
+    ]
+    for number, read in enumerate(reads, 1):
 
         def late(archive: Archive, number: int = number) -> sqlite3.Connection:
             monkeypatch.undo()

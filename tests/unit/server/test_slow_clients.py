@@ -220,7 +220,7 @@ def test_who_still_takes_its_answer_when_the_server_ends_gets_all_of_it(
 
 
 def test_who_took_some_is_not_cut_off_though_as_much_waits_again() -> None:
-    takes, stuck = (Mock(resumed=0, is_answered=True) for _ in range(2))
+    takes, stuck = (Mock(guarded_connection.GuardedConnection, transport=Mock(), resumed=0) for _ in range(2))
     for connection in (takes, stuck):
         connection.transport.get_write_buffer_size.return_value = 5
     state = SimpleNamespace(connections={takes, stuck}, waiting={})
