@@ -228,7 +228,7 @@ def test_what_takes_long_is_told(
     monkeypatch.setenv("TERM", "xterm")
     with output.waiting('reading shop."[/b]\x1b[2J"') as status:
         assert status is not None
-        until = 200
+        until = 6000
         while is_told and not status._live.is_started and until:  # type: ignore[attr-defined]
             until -= 1
             threading.Event().wait(0.01)

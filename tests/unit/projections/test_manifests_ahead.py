@@ -64,7 +64,7 @@ def test_those_of_object_stores_are_asked_for_together(other: icecore.Table, mon
     def slow(self: Storage, location: str) -> bytes:
         if location.endswith(".avro") and "snap-" not in location:
             asked.append(location)
-            together.wait(timeout=30)
+            together.wait(timeout=60)
         return read(self, location)
 
     monkeypatch.setattr(Storage, "local_path", lambda self, location: None)

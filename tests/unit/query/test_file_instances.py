@@ -139,7 +139,7 @@ def test_no_query_waits_for_the_instance_of_another(monkeypatch: pytest.MonkeyPa
     try:
         assert is_making.wait(60)
         other.start()
-        other.join(20)
+        other.join(60)
         assert not other.is_alive()
     finally:
         may_go_on.set()
