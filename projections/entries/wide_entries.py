@@ -355,7 +355,7 @@ def _check_values_told(
 
 
 def _having(entries: KeyedValues, key: int) -> arrays.Mask:
-    """Whether each row has a key."""
+    """The rows that have a key."""
     has = np.zeros(entries.count, np.bool_)
     if key in entries.by_key:
         rows = entries.by_key[key].rows
