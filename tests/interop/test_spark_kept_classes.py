@@ -43,6 +43,20 @@ def test_classes_are_compiled_once_for_all_sessions(
     assert set(kept_classes(kept) or ()) == {"icecore.Asked", "icecore.Shown"}
 
 
+def test_damage_to_what_is_kept_is_no_error(folder: Path) -> None:
+    """Each bit in turn: what raised another error than was looked for would have stayed for all sessions to come."""
+    kept, classes = folder / "some.zip", {"A": b"\xca\xfe", "B": b""}
+    keep_classes(kept, classes)
+    whole = kept.read_bytes()
+    assert kept_classes(kept) == classes
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        kept.write_bytes(damaged)
+        found = kept_classes(kept)
+        assert found is None or {*found.values()} <= {*classes.values()}
+
+
 def test_kept_classes_that_do_not_load_are_compiled_anew(spark: Any, tmp_path: Path, folder: Path) -> None:
     sources = _sources(tmp_path / "one", "1")
     assert _made(spark, sources).getClass().getName() == "icecore.Shown"

@@ -12,6 +12,7 @@ import io
 import os
 import time
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def kept_classes(place: Path) -> dict[str, bytes] | None:
     try:
         with zipfile.ZipFile(place) as archive:
             classes = {name: archive.read(name) for name in archive.namelist()}
-    except (OSError, zipfile.BadZipFile, EOFError, ValueError):
+    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError):
         return None
     with contextlib.suppress(OSError):
         if _age_s(place) > _DAY_S:
