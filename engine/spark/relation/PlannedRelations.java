@@ -21,6 +21,10 @@ import scala.collection.immutable.Seq;
 
 /** What Python calls: a DataFrame of planned files, in few calls, since each one costs. */
 public class PlannedRelations {
+  private static final int MOST_KEPT_FILES = 100000;
+
+  private final KeptPlans kept = new KeptPlans(MOST_KEPT_FILES);
+
   /**
    * A session with all settings of the one given, but those of `pinned` (lines of key=value), and those of `defaults`
    * that it doesn't have: the last one made, where nothing has changed since.
@@ -41,13 +45,15 @@ public class PlannedRelations {
   }
 
   /**
-   * The columns `fields` of the files as a DataFrame, with their constants; both types are given as JSON. `asked` chooses
-   * files by filters and knows aggregates, as `FilePruning` has it, as `isFiltered`; it may be null. `isLocal` is of
-   * `PlannedParquet`.
+   * The columns `fields` of the files of a plan as a DataFrame, with their constants; both types are given as JSON. `key`
+   * tells the plan and the constants: where `plan` is null it is one that is kept, and the answer null if there is none.
+   * `asked` chooses files by filters and knows aggregates, as `FilePruning` has it, as `isFiltered`; it may be null.
+   * `isLocal` is of `PlannedParquet`.
    */
   public Object frame(
       SparkSession session,
       SparkSession pinned,
+      String key,
       byte[] plan,
       String constants,
       String fields,
@@ -55,13 +61,17 @@ public class PlannedRelations {
       boolean isLocal,
       Function asked,
       boolean isFiltered) {
-    StructType constantType = (StructType) DataType$.MODULE$.fromJson(constants);
+    PlanFiles planFiles = kept.get(key);
+    if (planFiles == null) {
+      if (plan == null) return null;
+      planFiles = new PlanFiles(key, (StructType) DataType$.MODULE$.fromJson(constants), plan);
+      kept.keep(planFiles);
+    }
     StructType dataType = (StructType) DataType$.MODULE$.fromJson(fields);
     FilePruning pruning = asked == null ? null : new FilePruning(asked, isFiltered);
-    PlannedFiles files = new PlannedFiles(pinned, constantType, plan, pruning);
     HadoopFsRelation relation = new HadoopFsRelation(
-        files,
-        constantType,
+        new PlannedFiles(pinned, planFiles, pruning),
+        planFiles.constants(),
         dataType,
         scala.Option.empty(),
         new PlannedParquet(isLocal),

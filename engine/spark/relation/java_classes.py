@@ -22,7 +22,17 @@ ENABLED = "spark.icecore.plannedFiles.enabled"
 _FOLDER = Path(__file__).parent
 _RULES_FOLDER = _FOLDER / "rules"
 ASKING = (_FOLDER / "FilterText.java", _RULES_FOLDER / "KnownAggregates.java")
-_NAMES = ("FilterText", "FilePruning", "PlannedFiles", "PlannedParquet", "DeletedRows", "PlannedRelations")
+_NAMES = (
+    "FilterText",
+    "FilePruning",
+    "PlanFiles",
+    "KeptPlans",
+    "FileStatuses",
+    "PlannedFiles",
+    "PlannedParquet",
+    "DeletedRows",
+    "PlannedRelations",
+)
 _SOURCES = tuple(_FOLDER / f"{name}.java" for name in _NAMES)
 _RULES = (
     (_RULES_FOLDER / "KnownAggregates.java", _RULES_FOLDER / "PlannedAggregates.java"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
@@ -26,6 +27,14 @@ def plan_bytes(paths: pa.Array, sizes: pa.Array, constants: Mapping[str, tuple[T
         *(_column(values, spark_type) for spark_type, values in constants.values()),
     ]
     return len(paths).to_bytes(4, "big") + b"".join(columns)
+
+
+def plan_key(plan: bytes, constants: str) -> str:
+    """The text by which the JVM knows a plan again: it tells all that is made of it, bytes and types of constants."""
+    told = hashlib.sha256(constants.encode())
+    told.update(b"\0")
+    told.update(plan)
+    return told.hexdigest()
 
 
 def deleted_bits(positions: Sequence[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> bytes:

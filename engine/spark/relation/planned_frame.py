@@ -22,7 +22,7 @@ from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.relation.file_pruning import FilePruning
 from icecore.engine.spark.relation.java_classes import keep_rules, planned_relations
 from icecore.engine.spark.relation.java_function import JavaFunction
-from icecore.engine.spark.relation.plan_bytes import plan_bytes
+from icecore.engine.spark.relation.plan_bytes import plan_bytes, plan_key
 
 Constants = Mapping[str, tuple[T.DataType, pa.Array]]
 
@@ -42,6 +42,8 @@ _PINNED = {
 }
 # For files of a file system that is mounted here. Spark counts 4 MiB for opening one, so a task has 32 files at most.
 _LOCAL = {"spark.sql.files.openCostInBytes": str(MIB)}
+# The bytes of a plan that are not sent before the JVM has said that it lacks them.
+LARGE = 32 * 1024
 _log = logging.getLogger(__name__)
 _sessions: WeakKeyDictionary[SparkSession, Any] = WeakKeyDictionary()
 
@@ -93,18 +95,20 @@ class PlannedFrames:
 
             ensure_callback_server_started(self.session.sparkContext._gateway)
         is_local = _are_local(paths)
-        constant_type = T.StructType([T.StructField(name, t) for name, (t, _) in constants.items()])
-        made = self.java.frame(
-            self.session._jsparkSession,
-            self._pinned(_LOCAL if is_local else {}),
-            plan_bytes(paths, sizes, constants),
-            constant_type.json(),
+        constant_json = T.StructType([T.StructField(name, t) for name, (t, _) in constants.items()]).json()
+        plan = plan_bytes(paths, sizes, constants)
+        rest = (
+            constant_json,
             fields.json(),
             _lines(options),
             is_local,
             None if pruning is None else JavaFunction(pruning.apply),
             pruning is not None and pruning.is_filtered,
         )
+        sessions = self.session._jsparkSession, self._pinned(_LOCAL if is_local else {})
+        key = plan_key(plan, constant_json)
+        first = plan if len(plan) < LARGE else None
+        made = self.java.frame(*sessions, key, first, *rest) or self.java.frame(*sessions, key, plan, *rest)
         if pruning is not None:
             keep_rules(self.session, self.java)
         _log.debug("%d planned files are read by an index of their own", len(paths))
