@@ -28,7 +28,9 @@ TABLE = "/v1/namespaces/ns/tables/t"
 def workers_of(pid: int, count: int) -> set[int]:
     """The workers of a server, once there are so many."""
     found: set[int] = set()
+    until = time.monotonic() + 60
     while len(found) < count:
+        assert time.monotonic() < until, found
         time.sleep(0.01)
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
             with contextlib.suppress(OSError):
