@@ -136,7 +136,7 @@ class Program(click.Group):
             return super().invoke(context)
         except KeyboardInterrupt:
             # As shells have it: 1 would say that an audit had found something.
-            click.echo("\nAborted!", err=True)
+            click.echo(f"\nAborted!{_stored(settings.stored_since())}", err=True)
             raise click.exceptions.Exit(INTERRUPTED) from None
         except IcecoreError as e:
             raise Failure(" ".join(str(e).split()) + _meant(e, settings)) from e
@@ -184,6 +184,15 @@ class Program(click.Group):
         """Writes the help of each command, without loading any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_module, _function, text) in COMMANDS.items()])
+
+
+def _stored(positions: range) -> str:
+    """The words for commits that stand all the same."""
+    if not positions:
+        return ""
+    first, last = positions[0], positions[-1]
+    are = f"Commit {first} was" if first == last else f"Commits {first} to {last} were"
+    return f" {are} stored since it began; icecore log tells what they did."
 
 
 def _meant(error: IcecoreError, settings: Settings) -> str:

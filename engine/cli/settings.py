@@ -11,7 +11,12 @@ import click
 from click.core import ParameterSource
 
 import icecore
-from icecore.engine.errors import MovedWarehouseWarning, NamespaceAlreadyExistsError, NoSuchNamespaceError
+from icecore.engine.errors import (
+    IcecoreError,
+    MovedWarehouseWarning,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +40,7 @@ class Settings:
         self.output = "table"
         self.expanded = False
         self.wide = False
+        self._opened_at: int | None = None
 
     @property
     def as_json(self) -> bool:
@@ -94,7 +100,17 @@ class Settings:
         with warnings.catch_warnings():
             # The commit is refused in the same words.
             warnings.simplefilter("ignore", MovedWarehouseWarning)
-            return icecore.open(self.path, create=False)
+            opened = icecore.open(self.path, create=False)
+        self._opened_at = opened.position
+        return opened
+
+    def stored_since(self) -> range:
+        """The positions of what was stored since `write`, by others too; empty where that can't be looked up."""
+        if self._opened_at is None:
+            return range(0)
+        with contextlib.suppress(IcecoreError, OSError), self.read() as catalog:
+            return range(self._opened_at + 1, catalog.position + 1)
+        return range(0)
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)

@@ -33,7 +33,7 @@ WHERE t.sha256 = $sha256;
 
 -- name: named
 SELECT token_id, name, grants, created_at_ms, expires_at_ms, revoked_at_ms FROM access_token
-WHERE parent_id IS NULL ORDER BY created_at_ms, token_id;
+WHERE parent_id IS NULL ORDER BY created_at_ms, name, token_id;
 
 -- name: any_named
 SELECT 1 FROM access_token WHERE parent_id IS NULL LIMIT 1;

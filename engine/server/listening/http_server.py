@@ -105,10 +105,15 @@ class HttpServer(uvicorn.Server):
         await super().startup(sockets)
         if (parent := multiprocessing.parent_process()) is not None:
             # Of a parent that is gone there is nobody who could end it.
-            asyncio.get_running_loop().add_reader(parent.sentinel, self._end)
+            asyncio.get_running_loop().add_reader(parent.sentinel, self._end_without, parent.sentinel)
 
     def _end(self) -> None:
         self.should_exit = True
+
+    def _end_without(self, parent: int) -> None:
+        # It stays readable, and would be looked at without a pause as long as answers take.
+        asyncio.get_running_loop().remove_reader(parent)
+        self._end()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.state.serving.feed.end()

@@ -178,6 +178,23 @@ def test_ctrl_c_has_an_exit_code_of_its_own(run: Run, monkeypatch: pytest.Monkey
     assert run("audit", code=130).stderr == "\nAborted!\n"
 
 
+@pytest.mark.parametrize("done", [0, 1, 2])
+def test_ctrl_c_takes_nothing_back_that_was_stored(run: Run, monkeypatch: pytest.MonkeyPatch, done: int) -> None:
+    """An interrupt that comes while SQLite stores the commit is raised after it."""
+    create = icecore.Catalog.create_namespace
+
+    def interrupted(catalog: icecore.Catalog, *_: object, **__: object) -> None:
+        for name in ("a", "b")[:done]:
+            create(catalog, name)
+        raise KeyboardInterrupt
+
+    run("init")
+    monkeypatch.setattr(icecore.Catalog, "create_namespace", interrupted)
+    words = ("", "Commit 1 was", "Commits 1 to 2 were")[done]
+    told = f" {words} stored since it began; icecore log tells what they did." if done else ""
+    assert run("namespace", "create", "ns", code=130).stderr == f"\nAborted!{told}\n"
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names(run: Run, warehouse: Path, tmp_path: Path, name: str) -> None:
     """A name is a name: it can't leave the folder, run SQL, colour the terminal or be taken for an option."""

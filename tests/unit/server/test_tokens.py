@@ -247,6 +247,14 @@ def test_of_two_who_make_a_token_of_one_name_at_once_one_is_refused(
     assert [t.name for t in tokens.all()] == ["ann"]
 
 
+def test_tokens_of_one_millisecond_are_listed_by_name(tokens: AccessTokens, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their random ids they came in another order each time that they were made."""
+    monkeypatch.setattr(access_tokens, "now_ms", lambda: 1)
+    for name in "fbdaec":
+        tokens.create(name, [Grant.parse("read:*")])
+    assert "".join(t.name for t in tokens.all()) == "abcdef"
+
+
 def test_no_one_from_elsewhere_is_let_in_without_a_token(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="has no tokens"):
         serve(tmp_path / "w", host="0.0.0.0", port=0)
