@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from icecore.engine.cli.settings import Settings, common_options
+from icecore.engine.cli.settings import Command, Settings, common_options
 from icecore.engine.errors import name_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from icecore.engine.common.identifiers import Identifier
 
 VARIABLE = "_ICECORE_COMPLETE"
@@ -36,6 +38,11 @@ def named(command: str) -> click.Command:
     argument = click.Argument(["names"], nargs=-1, shell_complete=_names)
     loose = {"ignore_unknown_options": True}
     return common_options(click.Command(command, params=[argument], context_settings=loose))
+
+
+def name_argument(name: str) -> Callable[[Command], Command]:
+    """An argument of commands in a group, which is loaded to be completed: the name of a table or view."""
+    return click.argument(name, shell_complete=_names)
 
 
 def _names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
+from icecore.engine.cli.completion import name_argument
 from icecore.engine.cli.verbs import agree, change_command, dry_run_option, risk_options
 from icecore.engine.display.table_text import TableText
 from icecore.engine.evolution.schema_text import parse_schema
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.group()
-@click.argument("table")
+@name_argument("table")
 def alter(table: str) -> None:
     """Change the columns, partitions, order or format of a table.
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from icecore.engine.cli.completion import name_argument
 from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import pairs
 from icecore.engine.cli.verbs import (
@@ -15,9 +18,14 @@ from icecore.engine.cli.verbs import (
     made_before,
     risk_options,
 )
-from icecore.engine.errors import ValidationError, name_text
+from icecore.engine.errors import MissingNamespaceError, NoSuchTableError, ValidationError, name_text
 from icecore.engine.events.event import is_view_stream
 from icecore.engine.properties.table_properties import DELETE_MODE
+
+if TYPE_CHECKING:
+    from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.table.table import Table
+    from icecore.engine.view.view import View
 
 _OF_NAMESPACE = click.option("--namespace", "of_namespace", is_flag=True, help="NAME is a namespace.")
 
@@ -104,7 +112,7 @@ def properties() -> None:
 @properties.command(
     "get", epilog=examples("icecore properties get shop.orders", "icecore properties get shop --namespace")
 )
-@click.argument("name")
+@name_argument("name")
 @click.argument("key", required=False)
 @_OF_NAMESPACE
 @common_options
@@ -114,10 +122,8 @@ def get_properties(settings: Settings, name: str, key: str | None, of_namespace:
     with settings.read() as catalog:
         if of_namespace:
             found = dict(catalog.load_namespace_properties(name))
-        elif catalog.view_exists(name):
-            found = dict(catalog.load_view(name).properties)
         else:
-            found = dict(catalog.load_table(name).properties)
+            found = dict(_holder(catalog, name).properties)
     settings.print_rows(("property", "value"), _chosen(name, found, key))
 
 
@@ -129,7 +135,7 @@ def get_properties(settings: Settings, name: str, key: str | None, of_namespace:
         "icecore properties set shop owner=bob --namespace",
     ),
 )
-@click.argument("name")
+@name_argument("name")
 @click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...", callback=pairs)
 @_OF_NAMESPACE
 def set_properties(
@@ -139,17 +145,15 @@ def set_properties(
     with settings.write() as catalog:
         if of_namespace:
             catalog.update_namespace_properties(name, updates=pairs, message=message, author=author)
-        elif catalog.view_exists(name):
-            catalog.load_view(name).set_properties(pairs, message=message, author=author)
         else:
-            catalog.load_table(name).set_properties(pairs, message=message, author=author)
+            _holder(catalog, name).set_properties(pairs, message=message, author=author)
     settings.print_record({"name": name, "set": pairs}, *(f"{name}: {k} = {v}" for k, v in pairs.items()))
 
 
 @change_command(
     properties, "remove", shown=(f"icecore properties remove shop.orders {DELETE_MODE.name} -m 'as it was'",)
 )
-@click.argument("name")
+@name_argument("name")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @_OF_NAMESPACE
 def remove_properties(
@@ -166,7 +170,7 @@ def remove_properties(
         if of_namespace:
             removed = tuple(catalog.update_namespace_properties(name, keys, message=message, author=author).removed)
         else:
-            holder = catalog.load_view(name) if catalog.view_exists(name) else catalog.load_table(name)
+            holder = _holder(catalog, name)
             removed = tuple(k for k in dict.fromkeys(keys) if k in holder.properties)
             if removed:
                 holder.remove_properties(*removed, message=message, author=author)
@@ -176,6 +180,16 @@ def remove_properties(
         {"name": name, "removed": list(removed), "missing": missing},
         f"{name}: removed {', '.join(removed) or 'nothing'}{told}",
     )
+
+
+def _holder(catalog: Catalog, name: str) -> Table | View:
+    """The table or view that has the properties. Raises an error that tells of --namespace where it is one."""
+    try:
+        return catalog.load_view(name) if catalog.view_exists(name) else catalog.load_table(name)
+    except (MissingNamespaceError, NoSuchTableError) as e:
+        if catalog.namespace_exists(name):
+            raise ValidationError(f"{name} is a namespace: say so with --namespace") from e
+        raise
 
 
 def _chosen(name: str, found: dict[str, str], key: str | None) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from icecore.engine.cli.changes.found_snapshot import find_snapshot
+from icecore.engine.cli.completion import name_argument
 from icecore.engine.cli.settings import Command, Settings, common_options, pass_settings
 from icecore.engine.cli.texts import milliseconds
 from icecore.engine.cli.verbs import agree, change_command, examples, risk_options
@@ -25,7 +26,7 @@ _SNAPSHOT = click.option(
 
 
 @click.command(epilog=examples("icecore refs shop.orders"))
-@click.argument("table")
+@name_argument("table")
 @common_options
 @pass_settings
 def refs(settings: Settings, table: str) -> None:
@@ -65,7 +66,7 @@ def _ref_age(command: Command) -> Command:
 
 
 @change_command(branch, "create", shown=("icecore branch create shop.orders try-out --keep 5",))
-@click.argument("table")
+@name_argument("table")
 @click.argument("name")
 @_SNAPSHOT
 @_retention
@@ -89,7 +90,7 @@ def create_branch(
 
 
 @change_command(branch, "drop", shown=("icecore branch drop shop.orders audited --yes",))
-@click.argument("table")
+@name_argument("table")
 @click.argument("name")
 @risk_options
 def drop_branch(
@@ -102,7 +103,7 @@ def drop_branch(
 
 
 @change_command(branch, "rename", shown=("icecore branch rename shop.orders try-out audited",))
-@click.argument("table")
+@name_argument("table")
 @click.argument("name")
 @click.argument("new")
 def rename_branch(settings: Settings, table: str, name: str, new: str, message: str | None, author: str | None) -> None:
@@ -119,7 +120,7 @@ def rename_branch(settings: Settings, table: str, name: str, new: str, message: 
         "icecore branch replace shop.orders audited --snapshot main --yes",
     ),
 )
-@click.argument("table")
+@name_argument("table")
 @click.argument("name")
 @_SNAPSHOT
 @risk_options
@@ -144,7 +145,7 @@ def replace_branch(
 
 
 @change_command(branch, "fast-forward", shown=("icecore branch fast-forward shop.orders main audited",))
-@click.argument("table")
+@name_argument("table")
 @click.argument("name")
 @click.argument("to")
 def fast_forward(settings: Settings, table: str, name: str, to: str, message: str | None, author: str | None) -> None:
@@ -154,7 +155,7 @@ def fast_forward(settings: Settings, table: str, name: str, to: str, message: st
 
 
 @change_command(branch, "keep", shown=("icecore branch keep shop.orders audited --keep 3",))
-@click.argument("table")
+@name_argument("table")
 @click.argument("name")
 @_retention
 def keep_branch(
@@ -183,7 +184,7 @@ def keep_branch(
 
 
 @change_command(tag, "create", shown=("icecore tag create shop.orders closing-2024 -m 'closing of accounts'",))
-@click.argument("table")
+@name_argument("table")
 @click.argument("name")
 @_SNAPSHOT
 @_ref_age
@@ -212,7 +213,7 @@ def create_tag(
         "icecore tag replace shop.orders closing-2024 --snapshot main --yes",
     ),
 )
-@click.argument("table")
+@name_argument("table")
 @click.argument("name")
 @_SNAPSHOT
 @risk_options
@@ -237,7 +238,7 @@ def replace_tag(
 
 
 @change_command(tag, "drop", shown=("icecore tag drop shop.orders closing-2024 --yes",))
-@click.argument("table")
+@name_argument("table")
 @click.argument("name")
 @risk_options
 def drop_tag(
@@ -255,7 +256,7 @@ def drop_tag(
         "icecore rollback shop.orders --to main --yes",
     )
 )
-@click.argument("table")
+@name_argument("table")
 @click.option("--to", metavar="ID|NAME", help="An ancestor of main: its id, its first digits, or a branch or tag.")
 @click.option("--to-time", metavar="TIME", callback=milliseconds, help="The newest ancestor before that time.")
 @risk_options
@@ -282,7 +283,7 @@ def rollback(
 
 
 @change_command(shown=("icecore set-snapshot shop.orders audit --dry-run",))
-@click.argument("table")
+@name_argument("table")
 @click.argument("snapshot", metavar="ID|NAME")
 @risk_options
 def set_snapshot(
@@ -297,7 +298,7 @@ def set_snapshot(
 
 
 @change_command(shown=("icecore cherry-pick shop.orders audit -m 'audited'",))
-@click.argument("table")
+@name_argument("table")
 @click.argument("snapshot", metavar="ID|NAME")
 def cherry_pick(settings: Settings, table: str, snapshot: str, message: str | None, author: str | None) -> None:
     """Apply the changes of a snapshot to main."""
@@ -309,7 +310,7 @@ def cherry_pick(settings: Settings, table: str, snapshot: str, message: str | No
 
 
 @change_command(shown=("icecore publish shop.staged load-7",))
-@click.argument("table")
+@name_argument("table")
 @click.argument("wap_id")
 def publish(settings: Settings, table: str, wap_id: str, message: str | None, author: str | None) -> None:
     """Apply to main what was staged under a wap.id, once."""

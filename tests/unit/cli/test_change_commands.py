@@ -30,6 +30,8 @@ def test_names_and_properties(run: Run, run_json: RunJson, orders: str) -> None:
     listed = run_json("namespace", "ls")
     assert [(r["namespace"], r["tables"]) for r in listed] == [("more", 0), ("shop", 1)]
     assert run_json("properties", "get", "more", "--namespace") == [{"property": "owner", "value": "ann"}]
+    for words in (("get", "more"), ("set", "more", "a=b"), ("remove", "more", "a")):
+        assert "more is a namespace: say so with --namespace" in run("properties", *words, code=1).stderr
     run("properties", "set", "more", "owner=bob", "--namespace")
     told = "more: removed owner; it has no property none\n"
     assert run("properties", "remove", "more", "owner", "none", "--namespace").stdout == told

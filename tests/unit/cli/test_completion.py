@@ -119,6 +119,11 @@ def test_commands_and_options_are_completed(shop: Path) -> None:
     assert "create" in ask("icecore branch c", shop)[0]
 
 
+@pytest.mark.parametrize("words", ["alter", "branch create", "tag drop", "properties set", "properties get"])
+def test_names_are_completed_behind_commands_of_groups(shop: Path, words: str) -> None:
+    assert ask(f"icecore {words} shop.o", shop)[0] == ["shop.odd", "shop.orders"]
+
+
 def test_behind_a_command_that_is_none_nothing_is_completed(shop: Path) -> None:
     """Nor is an error printed into the line that somebody writes, however like a command it is."""
     assert ask("icecore shwo shop.", shop)[0] == []
