@@ -32,6 +32,7 @@ def rewrite_data_files(
     strategy: str = BINPACK,
     sort_order: SortTerms | None = None,
     options: Mapping[str, Any] | None = None,
+    case_sensitive: bool = True,
     **rewrite: Unpack[RewriteCommitOptions],
 ) -> RewriteResult:
     """Rewrites data files, with their deletes applied, as few large ones (`binpack`) or sorted (`sort`, `zorder`).
@@ -46,7 +47,15 @@ def rewrite_data_files(
     their ids (v3); what others change meanwhile is taken in. A dry run writes the files to know their sizes, deletes
     them again, and tells of each commit as if it were the only one. Raises ValidationError.
     """
-    return compact(table, row_filter, strategy=strategy, sort_order=sort_order, options=options, **rewrite)
+    return compact(
+        table,
+        row_filter,
+        strategy=strategy,
+        sort_order=sort_order,
+        options=options,
+        case_sensitive=case_sensitive,
+        **rewrite,
+    )
 
 
 def compact(
@@ -56,6 +65,7 @@ def compact(
     options: Mapping[str, Any] | None,
     strategy: str,
     sort_order: SortTerms | None,
+    case_sensitive: bool,
     writer: GroupWriter | None = None,
     **rewrite: Unpack[RewriteCommitOptions],
 ) -> RewriteResult:
@@ -68,7 +78,7 @@ def compact(
     planning = table_commits.transaction(table, **commit)
     chosen = CompactionOptions.of(options or {}, planning.metadata)
     order_for(strategy, sort_order, planning.metadata)
-    groups = planning.file_groups(row_filter, chosen, change.get("branch", MAIN_BRANCH))
+    groups = planning.file_groups(row_filter, chosen, change.get("branch", MAIN_BRANCH), case_sensitive)
     per_commit = -(-len(groups) // chosen.max_commits) if chosen.partial_progress else len(groups)
     result = RewriteResult()
     for start in range(0, len(groups), max(1, per_commit)):

@@ -225,7 +225,9 @@ def blame(
     return Blame(table._planner, table._state, of_rows).to_arrow()
 
 
-def partitions(table: TableHandle, row_filter: FilterLike = None, *, snapshot_id: int | None = None) -> pa.Table:
+def partitions(
+    table: TableHandle, row_filter: FilterLike = None, *, snapshot_id: int | None = None, case_sensitive: bool = True
+) -> pa.Table:
     """The partitions of a snapshot, by default the current one, with their files, rows and deletes, from metadata.
 
     The columns are those of PyIceberg's `inspect.partitions`. With a filter only partitions of which a scan by it
@@ -233,7 +235,7 @@ def partitions(table: TableHandle, row_filter: FilterLike = None, *, snapshot_id
     """
     from icecore.projections.inspect import partitions
 
-    of_snapshot = scan(table, row_filter, snapshot_id=snapshot_id)
+    of_snapshot = scan(table, row_filter, snapshot_id=snapshot_id, case_sensitive=case_sensitive)
     return partitions.partitions(
         table._planner, table._state, of_snapshot.snapshot, of_snapshot.row_filter, of_snapshot.schema
     )

@@ -38,7 +38,11 @@ class TransactionHandle(Protocol):
     def metadata(self) -> TableMetadata: ...
 
     def file_groups(
-        self, row_filter: FilterLike, options: CompactionOptions, branch: str = MAIN_BRANCH
+        self,
+        row_filter: FilterLike,
+        options: CompactionOptions,
+        branch: str = MAIN_BRANCH,
+        case_sensitive: bool = True,
     ) -> list[FileGroup]: ...
 
 
@@ -76,11 +80,15 @@ def rewrite_manifests(transaction: TransactionHandle, **options: Unpack[RowChang
 
 
 def file_groups(
-    transaction: TransactionHandle, row_filter: FilterLike, options: CompactionOptions, branch: str = MAIN_BRANCH
+    transaction: TransactionHandle,
+    row_filter: FilterLike,
+    options: CompactionOptions,
+    branch: str = MAIN_BRANCH,
+    case_sensitive: bool = True,
 ) -> list[FileGroup]:
     """The groups of data files that are worth rewriting, of those that may have rows of the filter."""
     snapshot, schema = transaction.metadata.snapshot_by_ref(branch), transaction.metadata.schema()
-    bound = bind(parse_filter(row_filter), schema)
+    bound = bind(parse_filter(row_filter), schema, case_sensitive)
     return groups_of(
         transaction._pending.planning.planner.plan(transaction._pending.state, snapshot, bound, schema), options
     )
@@ -94,6 +102,7 @@ def rewrite_data_files(
     strategy: str = BINPACK,
     sort_order: SortTerms | None = None,
     options: Mapping[str, Any] | None = None,
+    case_sensitive: bool = True,
     groups: Sequence[FileGroup] | None = None,
     **change: Unpack[RowChangeOptions],
 ) -> Compaction:
@@ -104,7 +113,7 @@ def rewrite_data_files(
     branch = _first_branch(transaction, change)
     parsed = CompactionOptions.of(options or {}, transaction.metadata)
     order = order_for(strategy, sort_order, transaction.metadata)
-    chosen = transaction.file_groups(row_filter, parsed, branch) if groups is None else groups
+    chosen = transaction.file_groups(row_filter, parsed, branch, case_sensitive) if groups is None else groups
     compaction = Compaction.of(transaction._pending.target(branch, change), parsed, order, chosen)
     if chosen:
         transaction._pending.add_writing(compaction)

@@ -46,6 +46,7 @@ class SparkMaintenance:
         strategy: str = BINPACK,
         sort_order: SortTerms | None = None,
         options: Mapping[str, Any] | None = None,
+        case_sensitive: bool = True,
         on_progress: ProgressCallback | None = None,
         **rewrite: Unpack[RewriteCommitOptions],
     ) -> RewriteResult:
@@ -61,6 +62,7 @@ class SparkMaintenance:
             strategy=strategy,
             sort_order=sort_order,
             options=options,
+            case_sensitive=case_sensitive,
             writer=SparkGroupWriter(self._running(), on_progress),
             **rewrite,
         )

@@ -19,6 +19,23 @@ def test_filters_and_keys_in_any_case(catalog: icecore.Catalog) -> None:
     assert (told.rows_inserted, ids_of(table)) == (1, [3, 4, 5])
 
 
+def test_filters_of_rewrites_and_partitions_in_any_case(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog)
+    for i in range(3):
+        table.append(rows(i))
+    assert [table.partitions(f"ID = {i}", case_sensitive=False).num_rows for i in (2, 3)] == [1, 0]
+    chosen = {"rewrite-all": "true"}
+    told = table.rewrite_data_files("ID < 2", options=chosen, case_sensitive=False, dry_run=True)
+    assert told.rewritten_data_files == 2
+    with table.transaction() as transaction:
+        transaction.rewrite_data_files("ID < 2", options=chosen, case_sensitive=False)
+    assert (len(table.files()), ids_of(table)) == (2, [0, 1, 2])
+    with pytest.raises(ExpressionError, match="no column 'ID'"):
+        table.rewrite_data_files("ID < 2")
+    with pytest.raises(ExpressionError, match="no column 'ID'"):
+        table.partitions("ID < 2")
+
+
 def test_case_counts_unless_told(catalog: icecore.Catalog) -> None:
     table = make_table(catalog)
     table.append(rows(1))
