@@ -2,7 +2,8 @@
 
 A table of the catalog is left out of an audit table only where each mention of that audit table is filtered to other
 names: by `=` or `IN` with texts, or by what they begin with (LIKE, starts_with), under AND and OR, in the WHERE of the
-SELECT that it stands in, or in the ON of a join there. In any doubt all tables are needed.
+SELECT that it stands in, or in the ON of a join there. A condition on one table is on all of a SELECT whose joins are
+USING the key. In any doubt all tables are needed.
 """
 
 from __future__ import annotations
@@ -188,15 +189,16 @@ class _Sources:
         if column.name.lower() != key or column.args.get("db") or not isinstance(column.this, exp.Identifier):
             return False
         if column.table:
-            return str(column.table).lower() == _alias(mention) and self._is_alone(mention)
+            of = [t for t in self.tables if _alias(t) == str(column.table).lower()]
+            if len(of) == 1 and of[0] is mention:
+                return True
         if not self.only_tables or any(_name(t) not in schemas or _is_renamed(t) for t in self.tables):
             return False
         having = [t for t in self.tables if key in schemas[_name(t)].names]
+        if column.table:
+            # Of another table, which is joined by the key.
+            return len(of) == 1 and len(having) == len(self.tables) and key in self.shared
         return (len(having) == 1 and having[0] is mention) or (len(having) == len(self.tables) and key in self.shared)
-
-    def _is_alone(self, mention: exp.Table) -> bool:
-        """Whether no other table here goes by the same name."""
-        return sum(_alias(t) == _alias(mention) for t in self.tables) == 1
 
 
 @frozen

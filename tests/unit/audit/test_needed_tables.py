@@ -64,6 +64,10 @@ def told(texts: Container[str]) -> set[str]:
         ("SELECT * FROM files f JOIN tables t ON f.name = t.name AND f.name = 'x'", {"files": [X], "tables": None}),
         ("SELECT * FROM tables t LEFT JOIN files f ON f.name = 'x'", {"files": [X], "tables": None}),
         ("SELECT * FROM files JOIN tables USING (namespace, name) WHERE name = 'x'", {"files": [X], "tables": [X]}),
+        ("SELECT * FROM files f JOIN tables t USING (name) WHERE t.name = 'x'", {"files": [X], "tables": [X]}),
+        ("SELECT * FROM files f, (SELECT 'x' AS name) t WHERE t.name = 'x'", {"files": None}),
+        ("SELECT * FROM files f JOIN tables t USING (namespace) WHERE t.name = 'x'", {"files": None, "tables": [X]}),
+        ("SELECT * FROM files f LEFT JOIN tables t USING (name) WHERE t.name = 'x'", {"files": None, "tables": [X]}),
         ("SELECT * FROM files f FULL JOIN tables t USING (name) WHERE f.name = 'x'", {"files": [X], "tables": None}),
         (
             "SELECT * FROM files JOIN log USING (snapshot_id) WHERE namespace = 'n'",
