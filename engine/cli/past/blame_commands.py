@@ -67,7 +67,11 @@ def blame(
         else:
             chosen = columns or ("*",)
             with waiting(doing):
-                found = catalog.load_table(table).blame(where, selected_fields=chosen, ref=branch, limit=limit or ROWS)
+                most = limit or ROWS + 1
+                found = catalog.load_table(table).blame(where, selected_fields=chosen, ref=branch, limit=most)
+            if limit is None and found.num_rows > ROWS:
+                found = found.slice(0, ROWS)
+                click.echo(f"note: there are more than these {ROWS} rows: --limit says how many to print", err=True)
             if settings.output == "table":
                 found = _rows_first(found)
                 if early := found["_is_exact"].to_pylist().count(False):

@@ -217,6 +217,19 @@ def test_blame_shows_who_and_the_row_before_all_else(run: Run, run_json: RunJson
     assert list(run_json("blame", orders)[0])[:2] == ["_position", "_recorded_at"]
 
 
+@pytest.mark.parametrize("count", [17, 18])
+def test_blame_says_that_there_are_more_rows(
+    run: Run, run_json: RunJson, orders: str, tmp_path: Path, count: int
+) -> None:
+    (tmp_path / "more.csv").write_text("id\n" + "".join(f"{i}\n" for i in range(count)))
+    run("append", orders, str(tmp_path / "more.csv"))
+    note = "note: there are more than these 20 rows: --limit says how many to print\n" if count > 17 else ""
+    assert run("blame", orders).stderr == note
+    assert len(run_json("blame", orders)) == 20
+    assert len(run_json("blame", orders, "--limit", "21")) == count + 3
+    assert run("blame", orders, "--limit", "20").stderr == ""
+
+
 def test_blame_says_where_commits_were_expired(run: Run, orders: str) -> None:
     """The column that tells it is one of the last, which a terminal has no room for."""
     run("compact", orders, "--option", "rewrite-all=true")
