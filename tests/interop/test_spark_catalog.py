@@ -303,6 +303,28 @@ def test_a_session_has_catalogs_of_its_own(spark: Any, lake: icecore.Catalog) ->
         icecore.spark.catalog(other, lake, name="taken")
 
 
+READERS = ("enableVectorizedReader", "enableNestedColumnVectorizedReader")
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("planned", ["true", "false"])
+def test_the_first_query_of_a_session_reads_by_field_id(
+    spark: Any, lake: icecore.Catalog, planned: str, reader: str
+) -> None:
+    """Rows are planned while a query runs, whose tasks know the settings of its beginning."""
+    other = spark.newSession()
+    icecore.spark.catalog(other, lake)
+    other.conf.set("spark.icecore.plannedFiles.enabled", planned)
+    other.conf.set(f"spark.sql.parquet.{reader}", "false")
+    for adaptive in ("true", "false"):
+        other.conf.set("spark.sql.adaptive.enabled", adaptive)
+        other.conf.set("spark.sql.parquet.fieldId.read.enabled", "false")
+        read = other.table("lake.ns.v3").where("id < 100").collect()
+        expected = lake.load_table("ns.v3").scan("id < 100").to_arrow().to_pylist()
+        assert sorted(r["id"] for r in read) == sorted(r["id"] for r in expected)
+        assert {r["id"]: r["town"] for r in read} == {r["id"]: r["town"] for r in expected}
+
+
 def test_a_session_that_takes_no_classes_is_told_what_does(
     spark: Any, lake: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

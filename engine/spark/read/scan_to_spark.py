@@ -24,7 +24,7 @@ from icecore.engine.spark.read.routing import routes
 from icecore.engine.spark.read.scan_context import Branch, ScanContext
 from icecore.engine.spark.read.whole_files import whole_files
 from icecore.engine.spark.relation.file_pruning import Replanned
-from icecore.engine.spark.relation.planned_frame import ShownColumn
+from icecore.engine.spark.relation.planned_frame import PlannedFrames, ShownColumn
 from icecore.engine.spark.session import prepare
 from icecore.engine.spark.spark_filter import to_spark_sql
 from icecore.engine.spark.spark_sql_text import quote
@@ -35,6 +35,16 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.transform import BucketTransform
 from icecore.engine.spec.types import NestedField
 from icecore.engine.storage.file_io import Storage
+
+
+def prepare_to_read(session: SparkSession) -> None:
+    """The settings that reading by public API needs, for rows that are planned while a query runs.
+
+    Spark tells tasks the settings as they were when the query began, and its reader by rows goes by those: by then it
+    is too late to set them.
+    """
+    if PlannedFrames.of(session) is None:
+        prepare(session)
 
 
 def read_tasks(

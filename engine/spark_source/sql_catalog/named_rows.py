@@ -17,6 +17,7 @@ from icecore.engine.errors import IcecoreError, ValidationError, name_text
 from icecore.engine.scan import planned_by_spark
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
 from icecore.engine.spark.pyspark_api import types as T
+from icecore.engine.spark.read.scan_to_spark import prepare_to_read
 from icecore.engine.spark.read.write_defaults import with_write_defaults
 from icecore.engine.spark.spark_sql_text import quote
 from icecore.engine.spark.spark_types import schema_to_spark
@@ -126,6 +127,8 @@ def table_rows(
     session: SparkSession, catalog: Catalog | CatalogAt, name: str, identifier: Identifier, chosen: AsOf
 ) -> NamedRows:
     """A table, as of now, of a version or of a time. Raises NoSuchTableError, NoSuchSnapshotError."""
+    # The rows are planned when Spark has handed a query's tasks the settings that it began with.
+    prepare_to_read(session)
     table = catalog.load_table(identifier)
     options = chosen.options(table)
     scan = table.scan(**options)
