@@ -65,7 +65,7 @@ def compact(
     options: Mapping[str, Any] | None,
     strategy: str,
     sort_order: SortTerms | None,
-    case_sensitive: bool,
+    case_sensitive: bool = True,
     writer: GroupWriter | None = None,
     **rewrite: Unpack[RewriteCommitOptions],
 ) -> RewriteResult:
