@@ -15,6 +15,7 @@ from attrs import evolve
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark
 
+from pyspark.errors import PySparkException  # noqa: E402
 from spark_reading import A_UUID, LONG, STRING, TWO, inner_of, pushed, rows, spark  # noqa: E402
 from spark_tables import STORAGE, hidden_copy, metadata_of, schema_of, spec_of, tasks_of, write  # noqa: E402
 
@@ -53,6 +54,34 @@ def test_trap_2_the_setting_stays_on(spark: Any, tmp_path: Path) -> None:
     assert frame.collect()[0].b == 7
     assert is_on == (spark.conf.get("spark.icecore.plannedFiles.enabled") == "false")
     spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
+
+
+@pytest.mark.parametrize("reader", ["enableVectorizedReader", "enableNestedColumnVectorizedReader"])
+@pytest.mark.parametrize("column", ["n", "x", "st", "l", "l2", "ms"])
+def test_what_is_found_by_id_is_never_a_null_for_want_of_it(
+    spark: Any, tmp_path: Path, column: str, reader: str
+) -> None:
+    """Where the setting is switched off between the frame and its query, that is pinned or fails, for any column."""
+    of_old, of_new = (StructType((NestedField(4, name, LONG), NestedField(5, "y", STRING))) for name in ("v", "w"))
+    in_list = StructType((NestedField(8, "z", LONG),))
+    same = (2, "x", DoubleType()), (9, "l2", ListType(10, LONG)), (12, "ms", DecimalType(9, 2))
+    old = schema_of((1, "m", LONG), (3, "st", of_old), (6, "l", ListType(7, inner_of(8))), *same)
+    new = schema_of((1, "n", LONG), (3, "st", of_new), (6, "l", ListType(7, in_list)), *same, schema_id=1)
+    row = {"m": 7, "x": 0.5, "st": {"v": 1, "y": "a"}, "l": [{"v": 2}], "l2": [3], "ms": Decimal("1.50")}
+    file = write(tmp_path, old, {k: [v, None] for k, v in row.items()})[0]
+    metadata = metadata_of(old, new)
+    frame = read_tasks(spark, tasks_of([file]), projection=new.select((column,)), metadata=metadata, storage=STORAGE)
+    expected = frame.collect()
+    spark.conf.set(f"spark.sql.parquet.{reader}", "false")
+    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "false")
+    try:
+        assert frame.select("*").collect() == expected and expected[0][0] is not None
+    except PySparkException as e:
+        assert "fieldId.read.enabled was switched off" in str(e)
+        assert spark.conf.get("spark.icecore.plannedFiles.enabled") == "false"
+    finally:
+        spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
+        spark.conf.set(f"spark.sql.parquet.{reader}", "true")
 
 
 def test_renamed_dropped_and_added_columns(spark: Any, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from icecore.engine.data.file.file_field import FileField
 from icecore.engine.spark.pyspark_api import types as T
@@ -85,8 +85,13 @@ class ReadColumn:
         return next(p for p in self.parts if p.field.field_id == field_id)
 
 
-def columns_by_id(schema: Schema, fields: Iterable[NestedField], names: ReadNames) -> tuple[ReadColumn, ...]:
-    """The columns to read by field id, under names that lose no row. `schema` is the one that the fields are from."""
+def columns_by_id(
+    schema: Schema, fields: Iterable[NestedField], names: ReadNames, *, hides_whole: bool = False
+) -> tuple[ReadColumn, ...]:
+    """The columns to read by field id, under names that lose no row. `schema` is the one that the fields are from.
+
+    Where it `hides_whole` ones, a column has no name of a file where a part has none, or is by names in a list or map.
+    """
 
     def column(root: NestedField) -> ReadColumn:
         is_hidden = names.name(root, (root.name,)) != root.name
@@ -96,9 +101,28 @@ def columns_by_id(schema: Schema, fields: Iterable[NestedField], names: ReadName
             # Filters on parts of a struct look for the whole path, so one name on it that no file has is enough.
             return field.name if inside or (is_hidden and len(path) > 1) else names.name(field, path)
 
-        return _column(root, (), name_of)
+        made = _column(root, (), name_of)
+        if hides_whole and (any(map(_is_hidden, made.parts)) or has_struct_below(root.field_type)):
+            return evolve(made, name=alias(root.field_id))
+        return made
 
     return tuple(column(f) for f in fields)
+
+
+def _is_hidden(column: ReadColumn) -> bool:
+    """Whether it, or a part of it, is read under a name that no file has."""
+    return column.name == alias(column.field.field_id) or any(map(_is_hidden, column.parts))
+
+
+def has_struct(t: Type) -> bool:
+    """Whether a type is a struct, or has one in a list or map at any depth."""
+    return isinstance(t, StructType) or has_struct_below(t)
+
+
+def has_struct_below(t: Type) -> bool:
+    """Whether a list or a map, at any depth, has structs in it."""
+    inside = has_struct_below if isinstance(t, StructType) else has_struct
+    return any(inside(c.field_type) for c in children(t))
 
 
 def aliased_columns(fields: Iterable[NestedField]) -> tuple[ReadColumn, ...]:

@@ -39,12 +39,15 @@ from icecore.engine.spark.read.delete_frames import (
 from icecore.engine.spark.read.frame_columns import (
     ReadColumn,
     ddl,
+    has_struct,
+    has_struct_below,
     missing_stored_sql,
     path_sql,
     shown_primitive_sql,
     stored_sql,
 )
 from icecore.engine.spark.read.frame_names import UNSAFE_TO_PUSH, alias
+from icecore.engine.spark.read.id_guard import IdGuard
 from icecore.engine.spark.read.scan_context import Branch, ScanContext
 from icecore.engine.spark.read.stored_arrow import stored_array
 from icecore.engine.spark.relation.file_pruning import FilePruning
@@ -55,7 +58,7 @@ from icecore.engine.spark.task_frames import arrow_frame
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, without_metrics
 from icecore.engine.spec.reserved import PARTITION_ID, partition_struct
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import NestedField, StructType, Type, children
+from icecore.engine.spec.types import NestedField, StructType, children
 
 _PATH, _POS, _NUMBER, _SET = "__icecore_path", "__icecore_pos", "__icecore_number", "__icecore_set"
 _LOCATION, _SPEC, _FIRST_ROW, _SEQUENCE = (
@@ -128,9 +131,13 @@ class _NativeRead:
         fields = [c.spark_field(with_ids=group.by_id, default=self.has_default(c)) for c in group.columns if c.is_read]
         if group.by_id:
             # Lineage columns are stored where a rewrite moved rows.
-            stored = [f for f in self.context.reserved if f.field_id in (ROW_ID_ID, LAST_UPDATED_ID)]
-            fields += [ReadColumn(f, alias(f.field_id)).spark_field(with_ids=True) for f in stored]
+            fields += [c.spark_field(with_ids=True) for c in self.stored_lineage()]
         return T.StructType(fields)
+
+    def stored_lineage(self) -> list[ReadColumn]:
+        """The lineage columns that are read."""
+        stored = [f for f in self.context.reserved if f.field_id in (ROW_ID_ID, LAST_UPDATED_ID)]
+        return [ReadColumn(f, alias(f.field_id)) for f in stored]
 
     def has_default(self, column: ReadColumn) -> bool:
         """Whether files without the column have its initial default, not the partition's value."""
@@ -295,16 +302,24 @@ class _NativeRead:
 
     def joined(self) -> DataFrame:
         """The same by public API alone."""
-        reader = self.context.session.read.schema(self.read_fields()).options(**_OPTIONS)
+        columns = [*self.group.columns, *self.stored_lineage()]
+        guard = IdGuard.of(self.context, columns, by_id=self.group.by_id)
+        fields = self.read_fields()
+        reader = self.context.session.read.schema(T.StructType([*fields, *guard.fields])).options(**_OPTIONS)
         frame = reader.parquet(*self.group.paths.to_pylist())
         extra = []
         if self.needs_position:
             extra.append(F.col("_metadata.row_index").alias(_POS))
         if self.constants:
             extra.append(F.col("_metadata.file_path").alias(_PATH))
+        names = [f.name for f in fields]
         if not extra:
-            return frame
-        frame = frame.select("*", *extra)
+            return guard.guarded(frame, names)
+        if self.needs_position:
+            names.append(_POS)
+        if self.constants:
+            names.append(_PATH)
+        frame = guard.guarded(frame.select("*", *extra), names)
         return self.with_constants(frame) if self.constants else frame
 
     def with_constants(self, frame: DataFrame) -> DataFrame:
@@ -334,17 +349,7 @@ class _NativeRead:
 def _may_lose_ids(column: ReadColumn) -> bool:
     """Whether there are ids for Spark to forget, by which alone values are found: its own, or those below lists."""
     t = column.field.field_type
-    return _has_struct_below(t) or (column.name == alias(column.field.field_id) and _has_struct(t))
-
-
-def _has_struct(t: Type) -> bool:
-    return isinstance(t, StructType) or _has_struct_below(t)
-
-
-def _has_struct_below(t: Type) -> bool:
-    """Whether a list or a map, at any depth, has structs in it."""
-    inside = _has_struct_below if isinstance(t, StructType) else _has_struct
-    return any(inside(c.field_type) for c in children(t))
+    return has_struct_below(t) or (column.name == alias(column.field.field_id) and has_struct(t))
 
 
 def _terms(

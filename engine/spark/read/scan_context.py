@@ -81,7 +81,7 @@ class ScanContext:
         """The columns to read by field id from files of these schemas, under names by ids if none are known."""
         if not all(is_plain(f.name) for f in walk(fields)) and self.takes_names_for_patterns:
             return aliased_columns(fields)
-        return columns_by_id(self.schema, fields, ReadNames(written))
+        return columns_by_id(self.schema, fields, ReadNames(written), hides_whole=self.planned_frames is None)
 
     @cached_property
     def takes_names_for_patterns(self) -> bool:
