@@ -15,7 +15,7 @@ from icecore.engine.spark.pyspark_api import DataFrame
 from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.read.frame_columns import FIELD_ID, ReadColumn
-from icecore.engine.spark.read.frame_names import is_taken
+from icecore.engine.spark.read.frame_names import alias, is_taken
 from icecore.engine.spark.read.scan_context import ScanContext
 from icecore.engine.spark.spark_sql_text import quote, text_literal
 from icecore.engine.spec.schema import Schema
@@ -44,7 +44,7 @@ class IdGuard:
         ids = _unused_ids(schemas)
         made = []
         for column in columns:
-            if column.is_read and is_taken(column.name or ""):
+            if column.is_read and column.name == alias(column.field.field_id):
                 for name in _names(column, schemas):
                     is_read = name.lower() in taken or is_taken(name)
                     if not is_read and (is_plain(name) or not context.takes_names_for_patterns):

@@ -307,19 +307,14 @@ class _NativeRead:
         fields = self.read_fields()
         reader = self.context.session.read.schema(T.StructType([*fields, *guard.fields])).options(**_OPTIONS)
         frame = reader.parquet(*self.group.paths.to_pylist())
-        extra = []
+        extra = {}
         if self.needs_position:
-            extra.append(F.col("_metadata.row_index").alias(_POS))
+            extra[_POS] = "_metadata.row_index"
         if self.constants:
-            extra.append(F.col("_metadata.file_path").alias(_PATH))
-        names = [f.name for f in fields]
-        if not extra:
-            return guard.guarded(frame, names)
-        if self.needs_position:
-            names.append(_POS)
-        if self.constants:
-            names.append(_PATH)
-        frame = guard.guarded(frame.select("*", *extra), names)
+            extra[_PATH] = "_metadata.file_path"
+        if extra:
+            frame = frame.select("*", *(F.col(source).alias(name) for name, source in extra.items()))
+        frame = guard.guarded(frame, [*(f.name for f in fields), *extra])
         return self.with_constants(frame) if self.constants else frame
 
     def with_constants(self, frame: DataFrame) -> DataFrame:

@@ -127,7 +127,6 @@ def table_rows(
     session: SparkSession, catalog: Catalog | CatalogAt, name: str, identifier: Identifier, chosen: AsOf
 ) -> NamedRows:
     """A table, as of now, of a version or of a time. Raises NoSuchTableError, NoSuchSnapshotError."""
-    # The rows are planned when Spark has handed a query's tasks the settings that it began with.
     prepare_to_read(session)
     table = catalog.load_table(identifier)
     options = chosen.options(table)
