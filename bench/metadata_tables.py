@@ -2,9 +2,9 @@
 
 usage: python bench/metadata_tables.py TABLE_FOLDER ...
 
-A folder is a table with metadata only. `first` is the first call of a process that has opened the table (that of the
-first table loads modules too), `again` the best of three after it, of what is kept where it is small. Each engine and
-table is a process of its own. Results go to results/metadata_tables.json.
+A folder is a table with metadata only. `cold` is the first call of a process whose warehouse has read nothing of the
+table before: those that come first expand and decode for all later ones. `first` is the first call of another process,
+`again` the best of three after it, of what is kept where it is small. Results go to results/metadata_tables.json.
 """
 
 from __future__ import annotations
@@ -39,57 +39,79 @@ TABLES = (
 AGAIN = 3
 
 
-def of_icecore(metadata: str) -> dict[str, Any]:
+def cold(folder: str, metadata: str) -> dict[str, Any]:
+    """Our first calls of all, in a new warehouse."""
     import icecore
 
-    with tempfile.TemporaryDirectory() as folder, icecore.open(folder) as catalog:
+    with icecore.open(folder) as catalog:
         catalog.create_namespace("ns")
-        return measured(catalog.register_table("ns.t", metadata).inspect, AGAIN)
+        inspect = catalog.register_table("ns.t", metadata).inspect
+        return measured(inspect, "cold")
 
 
-def of_pyiceberg(metadata: str) -> dict[str, Any]:
+def warm(folder: str, metadata: str) -> dict[str, Any]:
+    """Ours in a process that has opened the table of a warehouse."""
+    import icecore
+
+    with icecore.open(folder) as catalog:
+        inspect = catalog.load_table("ns.t").inspect
+        found = measured(inspect, "first")
+        for name in TABLES:
+            found[name]["again_cpu_s"] = cpu_seconds(getattr(inspect, name), AGAIN)
+        return found
+
+
+def pyiceberg(folder: str, metadata: str) -> dict[str, Any]:
     from pyiceberg.table import StaticTable
 
-    return measured(StaticTable.from_metadata(metadata).inspect, 0)
+    return measured(StaticTable.from_metadata(metadata).inspect, "first")
 
 
-def measured(inspect: Any, again: int) -> dict[str, Any]:
-    """The CPU time of each metadata table; without `again` the first call stands for all."""
+def measured(inspect: Any, call: str) -> dict[str, Any]:
+    """The rows and CPU time of each metadata table, and the memory that all of them took."""
     found: dict[str, Any] = {}
     for name in TABLES:
         started = time.process_time()
         rows = getattr(inspect, name)().num_rows
-        first = time.process_time() - started
-        best = cpu_seconds(getattr(inspect, name), again) if again else first
-        found[name] = {"rows": rows, "first_cpu_s": first, "again_cpu_s": best}
+        found[name] = {"rows": rows, f"{call}_cpu_s": time.process_time() - started}
     return {**found, "peak_memory_mb": peak_memory_mb()}
 
 
-ENGINES = {"icecore": of_icecore, "pyiceberg": of_pyiceberg}
+RUNS = {run.__name__: run for run in (cold, warm, pyiceberg)}
+
+
+def both(metadata: str) -> dict[str, Any]:
+    """What each engine took, every run in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        of = {
+            name: json.loads(
+                subprocess.run(
+                    [sys.executable, __file__, "--one", name, folder, metadata], check=True, capture_output=True
+                ).stdout
+            )
+            for name in RUNS
+        }
+    ours = {name: {**of["cold"][name], **of["warm"][name]} for name in TABLES}
+    peak = max(of[run]["peak_memory_mb"] for run in ("cold", "warm"))
+    return {"icecore": {**ours, "peak_memory_mb": peak}, "pyiceberg": of["pyiceberg"]}
 
 
 def main() -> None:
     results: dict[str, Any] = {}
     for folder in map(Path, sys.argv[1:]):
-        metadata = str(folder.absolute() / "metadata" / "v1.metadata.json")
-        run = [sys.executable, __file__, "--one"]
-        of = {
-            engine: json.loads(subprocess.run([*run, engine, metadata], check=True, capture_output=True).stdout)
-            for engine in ENGINES
-        }
+        of = both(str(folder.absolute() / "metadata" / "v1.metadata.json"))
         results[folder.name] = of
         for name in TABLES:
-            ours, theirs = (of[engine][name] for engine in ENGINES)
+            ours, theirs = of["icecore"][name], of["pyiceberg"][name]
             assert ours["rows"] == theirs["rows"], name
-            told = ", ".join(
-                f"{when} {theirs['first_cpu_s'] / ours[f'{when}_cpu_s']:.0f}" for when in ("first", "again")
-            )
-            print(f"{folder.name} {name}: PyIceberg {theirs['first_cpu_s']:.2f} s, times as much: {told}")
+            peer = theirs["first_cpu_s"]
+            told = ", ".join(f"{call} {peer / ours[f'{call}_cpu_s']:.0f}" for call in ("cold", "first", "again"))
+            print(f"{folder.name} {name}: PyIceberg {peer:.2f} s, times as much: {told}", flush=True)
     save("metadata_tables", results)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--one":
-        print(json.dumps(ENGINES[sys.argv[2]](sys.argv[3])))
+        print(json.dumps(RUNS[sys.argv[2]](*sys.argv[3:])))
     else:
         main()

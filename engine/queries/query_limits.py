@@ -127,9 +127,10 @@ def _interrupted(con: duckdb.DuckDBPyConnection, deadline: Deadline) -> Iterator
             wait = _BETWEEN_INTERRUPTS
 
     watcher = threading.Thread(target=interrupt, daemon=True)
-    watcher.start()
     try:
+        watcher.start()
         yield
     finally:
         done.set()
-        watcher.join()
+        if watcher.ident is not None:
+            watcher.join()
