@@ -1,15 +1,16 @@
 """The tables that a query can need, by the names in its conditions.
 
 A table of the catalog is left out of an audit table only where each mention of that audit table is filtered to other
-names: by `=` or `IN` with texts, or by what they begin with (LIKE, starts_with), under AND and OR, in the WHERE of the
-SELECT that it stands in, or in the ON of a join there. A condition on one table is on all of a SELECT whose joins are
-USING the key. In any doubt all tables are needed.
+names: by `=`, `IN`, LIKE or ILIKE with texts, or by how they begin, end or what they contain (starts_with, ends_with,
+contains), themselves or in small letters (lower), under AND and OR, in the WHERE of the SELECT that it stands in, or in
+the ON of a join there. A condition on one table is on all of a SELECT whose joins are USING the key. In any doubt all
+tables are needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from itertools import takewhile
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -24,24 +25,70 @@ _SIDES = ("LEFT", "RIGHT", "FULL")
 _PLAIN = {("", ""), ("INNER", ""), ("CROSS", ""), *((kind, side) for kind in ("", "OUTER") for side in _SIDES)}
 
 
-@frozen
 class Texts(Container[str]):
-    """Some texts, and all that have one of some beginnings."""
-
-    whole: frozenset[str] = frozenset()
-    beginnings: frozenset[str] = frozenset()
-
-    def __contains__(self, text: object) -> bool:
-        return text in self.whole or (isinstance(text, str) and text.startswith(tuple(self.beginnings)))
+    """Texts that a condition allows; there may be more here than it does, never fewer."""
 
     def __or__(self, other: Texts) -> Texts:
-        return Texts(self.whole | other.whole, self.beginnings | other.beginnings)
+        if isinstance(self, OneOf) and isinstance(other, OneOf):
+            return OneOf(self.texts | other.texts)
+        return Combined(any, (self, other))
 
     def __and__(self, other: Texts) -> Texts:
-        return Texts(
-            frozenset(t for t in self.whole | other.whole if t in self and t in other),
-            frozenset(t for t in self.beginnings | other.beginnings if t in self and t in other),
-        )
+        for one, also in ((self, other), (other, self)):
+            if isinstance(one, OneOf):
+                return OneOf(frozenset(t for t in one.texts if t in also))
+        return Combined(all, (self, other))
+
+
+@frozen
+class OneOf(Texts):
+    """Texts that are known one by one."""
+
+    texts: frozenset[str]
+
+    def __contains__(self, text: object) -> bool:
+        return text in self.texts
+
+
+@frozen
+class Matching(Texts):
+    """The texts that a regular expression matches as a whole."""
+
+    pattern: str
+
+    def __contains__(self, text: object) -> bool:
+        return isinstance(text, str) and re.fullmatch(self.pattern, text, re.DOTALL) is not None
+
+    @classmethod
+    def like(cls, pattern: str) -> Matching:
+        """The texts that are LIKE a pattern without an escape."""
+        first, *others = ("".join("." if c == "_" else re.escape(c) for c in part) for part in pattern.split("%"))
+        if not others:
+            return cls(first)
+        # What stands between two % is where it is found first: no other place lets more match, so none is tried.
+        between = "".join(f"(?>.*?{part})" for part in others[:-1] if part)
+        return cls(f"{first}{between}.*{others[-1]}")
+
+
+@frozen
+class InSmallLetters(Texts):
+    """The texts that are some others in small letters; what is not ASCII may be, as others know other letters."""
+
+    small: Texts
+
+    def __contains__(self, text: object) -> bool:
+        return isinstance(text, str) and (not text.isascii() or text.lower() in self.small)
+
+
+@frozen
+class Combined(Texts):
+    """The texts that any of several have, or all of them."""
+
+    how: Callable[[Iterable[bool]], bool]
+    of: tuple[Texts, ...]
+
+    def __contains__(self, text: object) -> bool:
+        return self.how(text in one for one in self.of)
 
 
 @frozen
@@ -225,29 +272,46 @@ class _Key:
     def _compared(self, one: exp.Expression) -> Texts | None:
         match one:
             case exp.EQ():
-                return self._whole(one.this, [one.expression]) or self._whole(one.expression, [one.this])
+                return self._equal(one.this, [one.expression]) or self._equal(one.expression, [one.this])
             case exp.In() if not any(one.args.get(part) for part in ("query", "unnest", "field")):
-                return self._whole(one.this, one.expressions)
+                return self._equal(one.this, one.expressions)
             case exp.Like() if not one.args.get("negate"):
-                return self._begun(one.this, one.expression, wild="%_")
+                return self._alike(one, Matching.like)
+            case exp.ILike() if not one.args.get("negate"):
+                found = self._alike(one, lambda text: Matching.like(text.lower()), only_ascii=True)
+                return None if found is None else InSmallLetters(found)
             case exp.StartsWith():
-                return self._begun(one.this, one.expression)
+                return self._alike(one, lambda text: Matching(f"{re.escape(text)}.*"))
+            case exp.EndsWith():
+                return self._alike(one, lambda text: Matching(f".*{re.escape(text)}"))
+            case exp.Contains():
+                return self._alike(one, lambda text: Matching(f".*{re.escape(text)}.*"))
         return None
 
-    def _whole(self, column: exp.Expression, others: Sequence[exp.Expression]) -> Texts | None:
-        found = self._texts(column, others)
-        return Texts(whole=found) if found else None
+    def _equal(self, value: exp.Expression, others: Sequence[exp.Expression]) -> Texts | None:
+        """The texts of the key where a value is one of others."""
+        found = [self._text(v) for v in others]
+        texts = frozenset(t for t in found if t is not None)
+        return self._of_key(value, OneOf(texts)) if len(found) and None not in found else None
 
-    def _begun(self, column: exp.Expression, other: exp.Expression, wild: str = "") -> Texts | None:
-        literal = (takewhile(lambda c: c not in wild, t) for t in self._texts(column, [other]))
-        found = frozenset(map("".join, literal)) - {""}
-        return Texts(beginnings=found) if found else None
+    def _alike(
+        self, one: exp.Binary | exp.Func, made: Callable[[str], Texts], *, only_ascii: bool = False
+    ) -> Texts | None:
+        """The texts of the key where the first of two values is among those made of the text that the second is."""
+        text = self._text(one.expression)
+        if text is None or (only_ascii and not text.isascii()):
+            return None
+        return self._of_key(one.this, made(text))
 
-    def _texts(self, column: exp.Expression, others: Sequence[exp.Expression]) -> frozenset[str]:
-        """The texts that the key is compared with; none where the column is not it, or what others are is not known."""
-        if not isinstance(column, exp.Column) or not self.sources.means(column, self.key, self.mention, self.schemas):
-            return frozenset()
-        found = [self.values.text(v) for v in others]
-        if None in found:
-            return frozenset()
-        return frozenset(str(t).lower() if self.key == "table_uuid" else str(t) for t in found)
+    def _of_key(self, value: exp.Expression, texts: Texts) -> Texts | None:
+        """The texts of the key where a value is among some texts; None where the value is not of the key."""
+        if isinstance(value, exp.Lower):
+            found = self._of_key(value.this, texts)
+            return None if found is None else InSmallLetters(found)
+        if isinstance(value, exp.Column) and self.sources.means(value, self.key, self.mention, self.schemas):
+            return texts
+        return None
+
+    def _text(self, value: exp.Expression) -> str | None:
+        found = self.values.text(value)
+        return found.lower() if found is not None and self.key == "table_uuid" else found

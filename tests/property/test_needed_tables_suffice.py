@@ -19,7 +19,7 @@ from icecore.projections.audit.needed_tables import NeededTables, needed_tables
 
 NAMED = ("files", "tables", "snapshots", "columns")
 TABLES = ("n.x", "n.y", "n.Y", "m.x", "m.it's")
-PATTERNS = ("x%", "n.%", "n._", "m%", "m.it''s%", "m.it''s", "Y", "_.x", "%", "n.Y%", "")
+PATTERNS = ("x%", "n.%", "n._", "m%", "m.it''s%", "m.it''s", "Y", "_.x", "%", "n.Y%", "", "%y", "%.%Y%", "_%_")
 TEXTS = ("x", "y", "Y", "it''s", "n", "m", "nowhere", "n.x", "m.x")
 KEYS = ("name", "namespace", "name_now", "NAME", '"Name"', "file_path", "column_name", "type", "table_uuid")
 JOINS = (
@@ -75,6 +75,7 @@ def conditions(draw: st.DrawFn, names: list[str], depth: int = 2) -> str:
         return f"EXISTS (SELECT 1 FROM {draw(st.sampled_from(NAMED))} AS i WHERE {inner})"
     key = draw(st.sampled_from(KEYS[:5])) if draw(st.integers(0, 3)) else draw(st.sampled_from(KEYS))
     column = f"{draw(st.sampled_from(names))}.{key}" if draw(st.integers(0, 2)) else key
+    column = column if draw(st.integers(0, 4)) else f"{draw(st.sampled_from(['lower', 'LCASE', 'upper']))}({column})"
     if kind == "IN":
         listed = ", ".join(draw(st.lists(texts, min_size=1, max_size=3)))
         return f"{column} IN ({listed})"
@@ -82,7 +83,8 @@ def conditions(draw: st.DrawFn, names: list[str], depth: int = 2) -> str:
         pattern = f"'{draw(st.sampled_from(PATTERNS))}'"
         forms = ["LIKE", "NOT LIKE", "ILIKE", "^@", f"LIKE {pattern} ESCAPE", "GLOB"]
         one = draw(st.sampled_from([*(f"{column} {form} {pattern}" for form in forms), f"{pattern} LIKE {column}"]))
-        return draw(st.sampled_from([one, f"{column} LIKE {pattern}", f"starts_with({column}, {pattern})"]))
+        call = f"{draw(st.sampled_from(['starts_with', 'ends_with', 'contains']))}({column}, {pattern})"
+        return draw(st.sampled_from([one, f"{column} {draw(st.sampled_from(['LIKE', 'ILIKE']))} {pattern}", call]))
     if kind == "=":
         return draw(st.sampled_from([f"{column} = {draw(texts)}", f"{draw(texts)} = {column}"]))
     other = draw(st.sampled_from(["<>", "IS NULL", "IS DISTINCT FROM", "LIKE", ">", "+"]))
