@@ -14,15 +14,16 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import frozen
+from attrs import define, frozen
 
 from icecore.engine.errors import CorruptFileError
+from icecore.engine.formats.entry_arrow import path_keys
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.reserved import DELETE_PATH_ID
 from icecore.projections.plan.delete_pairs import DeletePairs, numbered
-from icecore.projections.plan.lost_values import alike_partitions
+from icecore.projections.plan.lost_values import alike_partitions, losable_fields
 from icecore.projections.segments.entry_typing import METRIC_PREFIXES
 from icecore.projections.segments.manifest_selection import ManifestSelection
 
@@ -61,18 +62,26 @@ OF_FILES = (
     "content_offset",
     "content_size_in_bytes",
 )
+FEW_FILES = 1_000
+"""To pair so many data files at most, delete files are chosen by partition and name first, which costs less."""
+KEPT_DELETES = 16_384
+"""Of so many delete files at most what plans look at is kept from plan to plan."""
 PATH_BOUNDS = ((f"lower_{DELETE_PATH_ID}", "above_path_bound"), (f"upper_{DELETE_PATH_ID}", "below_path_bound"))
 
 
 @frozen
 class DeleteKinds:
-    """The kinds of delete files among some: `equality_ids` are the columns that equality deletes compare."""
+    """The kinds of delete files among some: `equality_ids` are the columns that equality deletes compare.
+
+    `count` is how many delete files there are.
+    """
 
     vectors: bool
     named: bool
     positions: bool
     equality: bool
     equality_ids: tuple[int, ...]
+    count: int
 
     @classmethod
     def of_query(cls, connection: duckdb.DuckDBPyConnection, deletes: str) -> DeleteKinds:
@@ -83,13 +92,25 @@ class DeleteKinds:
     @classmethod
     def of_row(cls, row: Sequence[Any]) -> DeleteKinds:
         """The kinds that the one row of `kinds_statement` tells."""
-        vectors, named, positions, equality, ids = row
-        return cls(vectors, named, positions, equality, tuple(sorted(ids or ())))
+        vectors, named, positions, equality, ids, count = row
+        return cls(vectors, named, positions, equality, tuple(sorted(ids or ())), count)
+
+    def among(self, entries: pa.Table) -> DeleteKinds:
+        """The kinds of some of the live delete files."""
+        by_position, is_vector = pc.equal(entries["content"], 1), pc.equal(entries["file_format"], "PUFFIN")
+        older, is_named = pc.and_not(by_position, is_vector), pc.is_valid(entries["referenced_data_file"])
+        kinds = (pc.and_(by_position, is_vector), pc.and_(older, is_named), pc.and_not(older, is_named))
+        vectors, named, positions, equality = (pc.any(k).as_py() is True for k in (*kinds, pc.invert(by_position)))
+        return DeleteKinds(vectors, named, positions, equality, self.equality_ids, entries.num_rows)
 
     @property
     def metrics(self) -> list[str]:
         """The columns of bounds and counts that equality deletes and data files are compared by."""
         return [f"{prefix}_{i}" for i in self.equality_ids for prefix in METRIC_PREFIXES]
+
+    def metrics_in(self, columns: Iterable[str]) -> list[str]:
+        """The `metrics` that there are among some columns."""
+        return [c for c in columns if c in self.metrics]
 
 
 def kinds_statement(deletes: str) -> str:
@@ -97,48 +118,101 @@ def kinds_statement(deletes: str) -> str:
     return query(DELETES, "kinds", deletes=deletes)
 
 
+@define(eq=False)
+class LiveDeletes:
+    """The live delete files of a scope, `deletes`, for plans of any filter.
+
+    `columns` are the columns of bounds and counts, with their DuckDB types: those that data files need too, and path
+    bounds, which are `paths`.
+    """
+
+    deletes: ManifestSelection
+    kinds: DeleteKinds
+    columns: Mapping[str, str]
+    paths: Mapping[str, str]
+    _kept: DeleteEntries | None = None
+
+    @classmethod
+    def of(
+        cls, connection: duckdb.DuckDBPyConnection, deletes: ManifestSelection, data: ManifestSelection
+    ) -> LiveDeletes:
+        """The delete files of `deletes`, for the data files of another scope."""
+        kinds = DeleteKinds.of_query(connection, deletes.relation(OF_DELETES))
+        known = {**deletes.columns(), **data.columns()}
+        columns = {c: known[c] for c in kinds.metrics_in(known)}
+        paths = {c: known[c] for c, _ in PATH_BOUNDS if c in known}
+        return cls(deletes, kinds, {**columns, **paths}, paths)
+
+    def metrics(self) -> list[str]:
+        """The columns of metrics that `pairs` needs of data files."""
+        return self.kinds.metrics_in(self.columns)
+
+    def entries_for(
+        self, connection: duckdb.DuckDBPyConnection, files: pa.Table, metadata: TableMetadata
+    ) -> DeleteEntries:
+        """The delete files that can apply to planned data files, or all: where they are few, which are kept."""
+        if self.kinds.count > KEPT_DELETES:
+            if not _are_near_ones_known(files, metadata):
+                return self._read(connection)
+            with duck.registered(connection, PLANNED, files.select(OF_DATA)):
+                near = _near(PLANNED)
+                return self._read(connection, near, duck.used(near, {"unpartitioned": _unpartitioned(metadata)}))
+        if self._kept is None:
+            self._kept = self._read(connection)
+        return self._kept
+
+    def _read(
+        self, connection: duckdb.DuckDBPyConnection, near: str = "", parameters: Mapping[str, Any] | None = None
+    ) -> DeleteEntries:
+        """The delete files in the order of the scope's manifests."""
+        names = dict.fromkeys((*OF_DELETES, *OF_FILES, *self.columns))
+        statement = live_deletes(self.deletes.relation(names), self.paths, near)
+        found = self.deletes.in_list_order(duck.arrow(connection, statement, parameters or {}))
+        seen = [n for n in found.column_names if n in OF_DELETES or n not in ("m", *OF_FILES)]
+        return DeleteEntries.of(self.kinds, found.select(OF_FILES), numbered(found.select(seen)), self.columns)
+
+
+def _are_near_ones_known(files: pa.Table, metadata: TableMetadata) -> bool:
+    """Whether delete files are chosen by partition and name for some data files: these are few, and no values lost."""
+    return files.num_rows <= FEW_FILES and not losable_fields(metadata)
+
+
 @frozen(eq=False)
 class DeleteEntries:
-    """The live delete files of a scope, for plans of any filter.
+    """Some live delete files: `files` has their columns in a plan, `entries` those for pairing, with a `number` that is
+    the row.
 
-    `files` has their columns in a plan, `entries` those for pairing, with a `number` that is the row. `columns`
-    are the columns of bounds and counts, with their DuckDB types: those that data files need too, and path bounds.
+    `named` has the `path_keys` of the data files that vectors and position deletes name.
     """
 
     kinds: DeleteKinds
     files: pa.Table
     entries: pa.Table
     columns: Mapping[str, str]
+    named: pa.ChunkedArray
 
     @classmethod
-    def of(
-        cls, connection: duckdb.DuckDBPyConnection, deletes: ManifestSelection, data: ManifestSelection
-    ) -> DeleteEntries:
-        """The delete files of `deletes`, in the order of its manifests, for the data files of another scope."""
-        kinds = DeleteKinds.of_query(connection, deletes.relation(OF_DELETES))
-        known = {**deletes.columns(), **data.columns()}
-        columns = {c: known[c] for c in kinds.metrics if c in known}
-        paths = {c: known[c] for c, _ in PATH_BOUNDS if c in known}
-        names = dict.fromkeys((*OF_DELETES, *OF_FILES, *columns, *paths))
-        found = deletes.in_list_order(duck.arrow(connection, live_deletes(deletes.relation(names), paths)))
-        seen = [n for n in found.column_names if n in OF_DELETES or n not in ("m", *OF_FILES)]
-        entries = numbered(found.select(seen))
-        return cls(kinds, found.select(OF_FILES), entries, {**columns, **paths})
-
-    def metrics(self) -> list[str]:
-        """The columns of metrics that `pairs` needs of data files."""
-        return [c for c in self.columns if c in self.kinds.metrics]
+    def of(cls, kinds: DeleteKinds, files: pa.Table, entries: pa.Table, columns: Mapping[str, str]) -> DeleteEntries:
+        """The delete files with such columns."""
+        path, by_position = entries["referenced_data_file"], pc.equal(entries["content"], 1)
+        return cls(kinds, files, entries, columns, path_keys(pc.if_else(by_position, path, None)))
 
     def pairs(self, connection: duckdb.DuckDBPyConnection, files: pa.Table, metadata: TableMetadata) -> DeletePairs:
         """The pairs of rows of `files`, planned data files, and rows of the delete files that apply to them.
 
         Raises CorruptFileError where a delete file names a data file of another partition (SP7).
         """
-        data = numbered(files.select([*OF_DATA, *self.metrics()]))
+        entries, kinds = self.entries, self.kinds
+        if _are_near_ones_known(files, metadata):
+            entries = self.near(files, metadata)
+            kinds = kinds.among(entries)
+        if not entries.num_rows:
+            return DeletePairs.none()
+        data = numbered(files.select([*OF_DATA, *self.kinds.metrics_in(self.columns)]))
         with (
             duck.registered(connection, PLANNED, data),
-            duck.registered(connection, ENTRIES, self.entries),
-            pairs_between(connection, PLANNED, ENTRIES, self.columns, self.kinds, metadata) as (sql, parameters),
+            duck.registered(connection, ENTRIES, entries),
+            pairs_between(connection, PLANNED, ENTRIES, self.columns, kinds, metadata) as (sql, parameters),
         ):
             found = duck.arrow(connection, sql, parameters)
         wrong = found.filter(pc.invert(found["same_partition"])).slice(0, 1)
@@ -146,6 +220,22 @@ class DeleteEntries:
             delete, file = (t["file_path"][wrong[c][0].as_py()] for t, c in ((self.files, "delete"), (files, "file")))
             raise CorruptFileError(f"{delete} deletes rows of {file}, which is in another partition (SP7)")
         return DeletePairs.from_arrow(found)
+
+    def near(self, files: pa.Table, metadata: TableMetadata) -> pa.Table:
+        """The `entries` that can apply to some data files by their partition or name, which have lost no values."""
+        near = pc.is_in(self.entries["partition_key"], files["partition_key"].unique())
+        if self.kinds.equality:
+            unpartitioned = pa.array(_unpartitioned(metadata), self.entries["spec_id"].type)
+            near = pc.or_(near, pc.is_in(self.entries["spec_id"], unpartitioned))
+        if self.kinds.named or self.kinds.vectors:
+            is_named = pc.is_in(self.named, path_keys(files["file_path"]).unique())
+            near = pc.if_else(pc.is_valid(self.named), is_named, near)
+        return self.entries.filter(near)
+
+
+def _unpartitioned(metadata: TableMetadata) -> list[int]:
+    """The ids of the specs without partitions, whose equality deletes apply to all data files (SP6)."""
+    return [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
 
 
 @contextmanager
@@ -164,8 +254,7 @@ def pairs_between(
     """
     alike = alike_partitions(connection, data, deletes, metadata)
     sql = pairs_statement(data, deletes, columns, kinds, is_by_key=alike is None)
-    unpartitioned = [s.spec_id for s in metadata.partition_specs if s.is_unpartitioned]
-    parameters = duck.used(sql, {"unpartitioned": unpartitioned})
+    parameters = duck.used(sql, {"unpartitioned": _unpartitioned(metadata)})
     if alike is None:
         yield sql, parameters
         return
@@ -197,9 +286,15 @@ def pairs_statement(data: str, deletes: str, columns: Mapping[str, str], kinds: 
     return part("pairs", data=data, deletes=deletes, more=more, pairs=found)
 
 
-def live_deletes(entries: str, columns: Mapping[str, str]) -> str:
-    """A query in brackets for the live delete files among entries, with their `plain_bounds`."""
-    return f"({query(DELETES, 'live_deletes', deletes=entries, plain_bounds=plain_bounds(columns))})"
+def live_deletes(entries: str, columns: Mapping[str, str], near: str = "") -> str:
+    """A query in brackets for the live delete files among entries that are `near`, with their `plain_bounds`."""
+    return f"({query(DELETES, 'live_deletes', deletes=entries, plain_bounds=plain_bounds(columns), near=near)})"
+
+
+def _near(data: str) -> str:
+    """The condition that a delete file is near to some data file of a table."""
+    keys = {"named_key": path_key("referenced_data_file"), "data_key": path_key("file_path")}
+    return f" {query(DELETES, 'near', data=data, **keys)}"
 
 
 def path_key(path: str) -> str:

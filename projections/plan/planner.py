@@ -38,7 +38,7 @@ from icecore.projections.plan import file_queries
 from icecore.projections.plan.delete_pairs import DeletePairs
 from icecore.projections.plan.lost_values import telling_specs
 from icecore.projections.plan.manifest_pruning import matching_manifests
-from icecore.projections.plan.plan_deletes import DeleteEntries
+from icecore.projections.plan.plan_deletes import LiveDeletes
 from icecore.projections.plan.planned_files import EMPTY, PlanCounts
 from icecore.projections.plan.planned_files import PlannedFiles as PlannedFiles
 from icecore.projections.plan.planned_manifests import PlannedManifests, within
@@ -48,8 +48,6 @@ from icecore.projections.segments.entry_table import EntryTable, ScannedEntries
 from icecore.projections.segments.entry_tables import EntryTables
 from icecore.projections.segments.manifest_selection import ManifestSelection
 
-KEPT_DELETES = 16_384
-"""Of so many delete files at most what plans look at is kept from plan to plan."""
 Found = TypeVar("Found")
 Run = Callable[[duckdb.DuckDBPyConnection, ScannedEntries], Found]
 KEPT_LISTS = 16
@@ -77,7 +75,7 @@ class Planner:
     _manifests: IdentityCache[Sequence[ListedManifest], PlannedManifests] = field(
         init=False, factory=IdentityCache, repr=False
     )
-    _deletes: IdentityCache[ManifestSelection, DeleteEntries] = field(init=False, factory=IdentityCache, repr=False)
+    _deletes: IdentityCache[ManifestSelection, LiveDeletes] = field(init=False, factory=IdentityCache, repr=False)
     _files: ByteCache[tuple[object, ...], tuple[TableMetadata, pa.Table]] = field(init=False, repr=False)
     _turn: Turn = field(init=False, repr=False)
 
@@ -302,11 +300,12 @@ class Planner:
             columns = {n: t for n, t in data.columns().items() if not (without_rows and n == RECORD_COUNT)}
             predicate = self._predicate(state, data, columns, bound, schema)
             connection = self._tables.connection
-            known = self._delete_entries(deletes, all_data) if deletes.parts else None
+            known = self._live_deletes(deletes, all_data) if deletes.parts else None
             metrics = () if known is None else known.metrics()
             files = data.in_list_order(file_queries.data_files(connection, data, predicate, entries, metrics, most))
             if known is not None and files.num_rows and not (most is not None and files.num_rows > most):
-                deleting, pairs = known.files, known.pairs(connection, files, state.metadata)
+                found = known.entries_for(connection, files, state.metadata)
+                deleting, pairs = found.files, found.pairs(connection, files, state.metadata)
             files = files.drop_columns(list(metrics))
 
         def count(planned: PlannedFiles) -> PlanCounts:
@@ -321,11 +320,8 @@ class Planner:
     ) -> PlanPredicate:
         return plan_predicate(bound, telling_specs(state.metadata), schema, columns, data.spec_ids)
 
-    def _delete_entries(self, deletes: ManifestSelection, data: ManifestSelection) -> DeleteEntries:
-        made = self._deletes.of(deletes, lambda _: DeleteEntries.of(self._tables.connection, deletes, data))
-        if made.entries.num_rows > KEPT_DELETES:
-            self._deletes.clear()
-        return made
+    def _live_deletes(self, deletes: ManifestSelection, data: ManifestSelection) -> LiveDeletes:
+        return self._deletes.of(deletes, lambda _: LiveDeletes.of(self._tables.connection, deletes, data))
 
     def _table(self, state: TableState) -> EntryTable:
         return self._tables.table(state.stream, state.metadata, self.repository.state(state.stream).metadata)

@@ -16,13 +16,24 @@ SELECT
     coalesce(bool_or(content = 1 AND file_format <> 'PUFFIN' AND referenced_data_file IS NOT NULL), FALSE),
     coalesce(bool_or(content = 1 AND file_format <> 'PUFFIN' AND referenced_data_file IS NULL), FALSE),
     coalesce(bool_or(content = 2), FALSE),
-    list_distinct(flatten(list(equality_ids) FILTER (content = 2)))
+    list_distinct(flatten(list(equality_ids) FILTER (content = 2))),
+    count(*)
 FROM {deletes} AS d WHERE content <> 0 AND status <> 2;
 
 -- name: live_deletes
 -- {deletes}: a query in brackets, or a table, with entries
 -- {plain_bounds}: `plain_bound` of the bounds on paths that there are
-SELECT *{plain_bounds} FROM {deletes} AS d WHERE content <> 0 AND status <> 2
+-- {near}: `near`, or nothing
+SELECT *{plain_bounds} FROM {deletes} AS d WHERE content <> 0 AND status <> 2{near}
+
+-- name: near
+-- Whether a delete file can apply to some of the data files by its name or partition, which has lost no values.
+-- {data}: a table of data files
+-- {named_key}: `path_key` of the data file that the delete file names
+-- {data_key}: `path_key` of a data file
+ AND CASE WHEN content = 1 AND referenced_data_file IS NOT NULL THEN {named_key} IN (SELECT {data_key} FROM {data})
+          ELSE list_contains($unpartitioned::INTEGER[], spec_id)
+              OR partition_key IN (SELECT partition_key FROM {data}) END
 
 -- name: plain_path
 -- {path}: a path

@@ -13,7 +13,7 @@ from icecore.engine.data.write.conform import conform
 from icecore.engine.operations.copy_on_write import write_again
 from icecore.engine.operations.equality_deletes import write_key_deletes
 from icecore.engine.queries import duck
-from icecore.projections.plan import plan_deletes, planner
+from icecore.projections.plan import plan_deletes
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("part", pa.int32())])
 FILTERS = (None, "id = 7", "part = 1", "name > 'n3' AND part = 0", "id BETWEEN 3 AND 11 OR name = 'n1'")
@@ -45,6 +45,11 @@ def table(tmp_path: Path, request: pytest.FixtureRequest) -> icecore.Table:
     return table
 
 
+def near(table: icecore.Table, condition: str | None) -> int:
+    """The number of delete files that a plan looks at."""
+    return int(table.scan(condition).planned.deletes.num_rows)
+
+
 def plans(table: icecore.Table) -> list[list[dict[str, Any]]]:
     return [table.scan(f).plan().to_arrow().to_pylist() for f in FILTERS]
 
@@ -52,10 +57,18 @@ def plans(table: icecore.Table) -> list[list[dict[str, Any]]]:
 @pytest.mark.parametrize("table", [2, 3], indirect=True)
 def test_kept_or_read_each_time(table: icecore.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in ("first", "one more delete", "another column as key"):
-        with monkeypatch.context() as m, icecore.open(tmp_path) as other:
-            m.setattr(planner, "KEPT_DELETES", 0)
-            read = plans(other.load_table("ns.t"))
+        with monkeypatch.context() as m:
+            m.setattr(plan_deletes, "FEW_FILES", 0)
+            with icecore.open(tmp_path) as other:
+                assert plans(other.load_table("ns.t")) == plans(table), "paired with all"
+            m.setattr(plan_deletes, "KEPT_DELETES", 0)
+            with icecore.open(tmp_path) as other:
+                read = plans(other.load_table("ns.t"))
         assert plans(table) == read, step
+        with monkeypatch.context() as m, icecore.open(tmp_path) as other:
+            m.setattr(plan_deletes, "KEPT_DELETES", 0)
+            assert plans(other.load_table("ns.t")) == read, "only near ones are read"
+            assert near(other.load_table("ns.t"), "id = 13") < near(other.load_table("ns.t"), None)
         assert sum(len(f["delete_files"]) for f in read[0]) > 3
         with duck.recording() as again:
             assert plans(table) == read, "asked again"
