@@ -132,5 +132,5 @@ def _interrupted(con: duckdb.DuckDBPyConnection, deadline: Deadline) -> Iterator
         yield
     finally:
         done.set()
-        if watcher.ident is not None:
+        if watcher.is_alive():
             watcher.join()

@@ -1,16 +1,17 @@
 """The tables that a query can need, by the names in its conditions.
 
 A table of the catalog is left out of an audit table only where each mention of that audit table is filtered to other
-names: by `=`, `IN`, LIKE or ILIKE with texts, or by how they begin, end or what they contain (starts_with, ends_with,
-contains), themselves or in small letters (lower), under AND and OR, in the WHERE of the SELECT that it stands in, or in
-the ON of a join there. A condition on one table is on all of a SELECT whose joins are USING the key. In any doubt all
-tables are needed.
+names, or to other names in small letters (lower): by `=`, `IN`, LIKE or ILIKE with texts, or by what they begin with,
+end with or contain (starts_with, ends_with, contains), under AND and OR, in the WHERE of the SELECT that it stands in,
+or in the ON of a join there. A condition on one table is on all of a SELECT whose joins are USING the key. In any doubt
+all tables are needed.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -31,13 +32,13 @@ class Texts(Container[str]):
     def __or__(self, other: Texts) -> Texts:
         if isinstance(self, OneOf) and isinstance(other, OneOf):
             return OneOf(self.texts | other.texts)
-        return Combined(any, (self, other))
+        return Combined.of(any, self, other)
 
     def __and__(self, other: Texts) -> Texts:
         for one, also in ((self, other), (other, self)):
             if isinstance(one, OneOf):
                 return OneOf(frozenset(t for t in one.texts if t in also))
-        return Combined(all, (self, other))
+        return Combined.of(all, self, other)
 
 
 @frozen
@@ -54,25 +55,33 @@ class OneOf(Texts):
 class Matching(Texts):
     """The texts that a regular expression matches as a whole."""
 
-    pattern: str
+    pattern: re.Pattern[str]
 
     def __contains__(self, text: object) -> bool:
-        return isinstance(text, str) and re.fullmatch(self.pattern, text, re.DOTALL) is not None
+        return isinstance(text, str) and self.pattern.fullmatch(text) is not None
+
+    @classmethod
+    def of(cls, pattern: str) -> Matching:
+        """The texts that a regular expression matches, whose dots match all."""
+        return cls(re.compile(pattern, re.DOTALL))
 
     @classmethod
     def like(cls, pattern: str) -> Matching:
         """The texts that are LIKE a pattern without an escape."""
         first, *others = ("".join("." if c == "_" else re.escape(c) for c in part) for part in pattern.split("%"))
         if not others:
-            return cls(first)
+            return cls.of(first)
         # What stands between two % is where it is found first: no other place lets more match, so none is tried.
         between = "".join(f"(?>.*?{part})" for part in others[:-1] if part)
-        return cls(f"{first}{between}.*{others[-1]}")
+        return cls.of(f"{first}{between}.*{others[-1]}")
 
 
 @frozen
 class InSmallLetters(Texts):
-    """The texts that are some others in small letters; what is not ASCII may be, as others know other letters."""
+    """The texts that are among others once they are in small letters.
+
+    One that is not ASCII always counts: what DuckDB has as small letters may not be what Python has.
+    """
 
     small: Texts
 
@@ -82,13 +91,19 @@ class InSmallLetters(Texts):
 
 @frozen
 class Combined(Texts):
-    """The texts that any of several have, or all of them."""
+    """The texts that are among any of several, or among all."""
 
     how: Callable[[Iterable[bool]], bool]
-    of: tuple[Texts, ...]
+    several: tuple[Texts, ...]
 
     def __contains__(self, text: object) -> bool:
-        return self.how(text in one for one in self.of)
+        return self.how(text in one for one in self.several)
+
+    @classmethod
+    def of(cls, how: Callable[[Iterable[bool]], bool], *texts: Texts) -> Combined:
+        """The texts of these, side by side: a query may have a thousand conditions."""
+        parts = (t.several if isinstance(t, Combined) and t.how is how else (t,) for t in texts)
+        return cls(how, tuple(chain.from_iterable(parts)))
 
 
 @frozen
@@ -281,11 +296,11 @@ class _Key:
                 found = self._alike(one, lambda text: Matching.like(text.lower()), only_ascii=True)
                 return None if found is None else InSmallLetters(found)
             case exp.StartsWith():
-                return self._alike(one, lambda text: Matching(f"{re.escape(text)}.*"))
+                return self._alike(one, lambda text: Matching.of(f"{re.escape(text)}.*"))
             case exp.EndsWith():
-                return self._alike(one, lambda text: Matching(f".*{re.escape(text)}"))
+                return self._alike(one, lambda text: Matching.of(f".*{re.escape(text)}"))
             case exp.Contains():
-                return self._alike(one, lambda text: Matching(f".*{re.escape(text)}.*"))
+                return self._alike(one, lambda text: Matching.of(f".*{re.escape(text)}.*"))
         return None
 
     def _equal(self, value: exp.Expression, others: Sequence[exp.Expression]) -> Texts | None:

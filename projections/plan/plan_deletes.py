@@ -110,7 +110,8 @@ class DeleteKinds:
 
     def metrics_in(self, columns: Iterable[str]) -> list[str]:
         """The `metrics` that there are among some columns."""
-        return [c for c in columns if c in self.metrics]
+        wanted = frozenset(self.metrics)
+        return [c for c in columns if c in wanted]
 
 
 def kinds_statement(deletes: str) -> str:
@@ -144,18 +145,21 @@ class LiveDeletes:
         return cls(deletes, kinds, {**columns, **paths}, paths)
 
     def metrics(self) -> list[str]:
-        """The columns of metrics that `pairs` needs of data files."""
+        """The columns of metrics that data files need to be paired with these."""
         return self.kinds.metrics_in(self.columns)
 
     def entries_for(
         self, connection: duckdb.DuckDBPyConnection, files: pa.Table, metadata: TableMetadata
     ) -> DeleteEntries:
-        """The delete files that can apply to planned data files, or all: where they are few, which are kept."""
+        """Delete files among which are all that apply to some planned data files.
+
+        That are all where they are few, and then kept, or where it is not known which are near.
+        """
         if self.kinds.count > KEPT_DELETES:
             if not _are_near_ones_known(files, metadata):
                 return self._read(connection)
             with duck.registered(connection, PLANNED, files.select(OF_DATA)):
-                near = _near(PLANNED)
+                near = near_some(PLANNED)
                 return self._read(connection, near, duck.used(near, {"unpartitioned": _unpartitioned(metadata)}))
         if self._kept is None:
             self._kept = self._read(connection)
@@ -179,10 +183,10 @@ def _are_near_ones_known(files: pa.Table, metadata: TableMetadata) -> bool:
 
 @frozen(eq=False)
 class DeleteEntries:
-    """Some live delete files: `files` has their columns in a plan, `entries` those for pairing, with a `number` that is
-    the row.
+    """Some live delete files: `files` has their columns in a plan, `entries` those for pairing.
 
-    `named` has the `path_keys` of the data files that vectors and position deletes name.
+    A `number` of the latter is the row. `columns` are those of bounds and counts, with their DuckDB types; `named` has
+    the `path_keys` of the data files that vectors and position deletes name.
     """
 
     kinds: DeleteKinds
@@ -222,11 +226,15 @@ class DeleteEntries:
         return DeletePairs.from_arrow(found)
 
     def near(self, files: pa.Table, metadata: TableMetadata) -> pa.Table:
-        """The `entries` that can apply to some data files by their partition or name, which have lost no values."""
+        """The `entries` that can apply to some data files, by the data file that they name or by their partition.
+
+        Partitions must have lost no values.
+        """
         near = pc.is_in(self.entries["partition_key"], files["partition_key"].unique())
         if self.kinds.equality:
             unpartitioned = pa.array(_unpartitioned(metadata), self.entries["spec_id"].type)
-            near = pc.or_(near, pc.is_in(self.entries["spec_id"], unpartitioned))
+            everywhere = pc.and_(pc.equal(self.entries["content"], 2), pc.is_in(self.entries["spec_id"], unpartitioned))
+            near = pc.or_(near, everywhere)
         if self.kinds.named or self.kinds.vectors:
             is_named = pc.is_in(self.named, path_keys(files["file_path"]).unique())
             near = pc.if_else(pc.is_valid(self.named), is_named, near)
@@ -291,8 +299,8 @@ def live_deletes(entries: str, columns: Mapping[str, str], near: str = "") -> st
     return f"({query(DELETES, 'live_deletes', deletes=entries, plain_bounds=plain_bounds(columns), near=near)})"
 
 
-def _near(data: str) -> str:
-    """The condition that a delete file is near to some data file of a table."""
+def near_some(data: str) -> str:
+    """The end of `live_deletes` for those that can apply to some data files, in a table: see `DeleteEntries.near`."""
     keys = {"named_key": path_key("referenced_data_file"), "data_key": path_key("file_path")}
     return f" {query(DELETES, 'near', data=data, **keys)}"
 

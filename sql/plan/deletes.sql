@@ -32,7 +32,7 @@ SELECT *{plain_bounds} FROM {deletes} AS d WHERE content <> 0 AND status <> 2{ne
 -- {named_key}: `path_key` of the data file that the delete file names
 -- {data_key}: `path_key` of a data file
  AND CASE WHEN content = 1 AND referenced_data_file IS NOT NULL THEN {named_key} IN (SELECT {data_key} FROM {data})
-          ELSE list_contains($unpartitioned::INTEGER[], spec_id)
+          ELSE (content = 2 AND list_contains($unpartitioned::INTEGER[], spec_id))
               OR partition_key IN (SELECT partition_key FROM {data}) END
 
 -- name: plain_path

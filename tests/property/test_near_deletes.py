@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 import icecore
 from icecore.engine.errors import CorruptFileError
+from icecore.engine.queries import duck
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.projections.plan import plan_deletes
 from icecore.projections.plan.delete_pairs import numbered
-from icecore.projections.plan.plan_deletes import DeleteEntries, DeleteKinds
+from icecore.projections.plan.plan_deletes import DeleteEntries, DeleteKinds, live_deletes, near_some
 
 PATHS = [f"{scheme}{path}" for path in ("/w/a", "/w/b", "/w/c") for scheme in ("", "file:", "file://")]
 PATHS += [f"{scheme}://w/a" for scheme in ("s3", "s3a", "s3n", "gs")]
@@ -97,3 +98,9 @@ def test_sp2_to_sp7_pairs_of_near_deletes_are_all_pairs(
         m.setattr(plan_deletes, "FEW_FILES", 0)
         every = pairs_or_error(entries, connection, files, metadata)
     assert pairs_or_error(entries, connection, files, metadata) == every
+    parameters = {"unpartitioned": [UNPARTITIONED]}
+    with duck.registered(connection, "data", files), duck.registered(connection, "entries", entries.entries):
+        near = duck.arrow(connection, live_deletes("entries", {}, near_some("data")), parameters).sort_by("number")
+    assert near["number"].to_pylist() == entries.near(files, metadata)["number"].to_pylist()
+    read = DeleteEntries.of(entries.kinds, entries.files, near, {})
+    assert pairs_or_error(read, connection, files, metadata) == every

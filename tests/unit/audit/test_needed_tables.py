@@ -148,6 +148,14 @@ def test_in_any_doubt_all_are_needed(query: str) -> None:
     assert limits_of(query)["files"] is None
 
 
+@pytest.mark.parametrize("one", ["name LIKE 'x{}%'", "lower(name) = 'x{}'", "contains(name, 'x{}')"])
+def test_many_conditions_are_not_one_inside_the_other(one: str) -> None:
+    query = f"FROM files WHERE {' OR '.join(one.format(i) for i in range(400))}"
+    found = needed_tables(sqlglot.parse_one(query, dialect="duckdb"), AUDIT_SCHEMAS)["files"]
+    keys = dict.fromkeys(("namespace", "name_now", "table_uuid"))
+    assert found.has({**keys, "name": "x399"}) and not found.has({**keys, "name": "y"})
+
+
 def test_patterns_are_tried_once() -> None:
     """Ten places for each of twenty parts would be tried for longer than anyone waits."""
     assert "a" * 200 not in Matching.like("%a" * 20 + "%b")
