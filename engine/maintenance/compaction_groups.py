@@ -13,7 +13,7 @@ from icecore.engine.queries import duck
 from icecore.engine.queries.duckdb_instances import ROWS_AT_HAND
 from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.projections.plan.delete_pairs import numbered
+from icecore.projections.plan.deletes.delete_pairs import numbered
 from icecore.projections.plan.planner import PlannedFiles
 
 _SPLIT_OVERHEAD = 5 * 1024

@@ -30,7 +30,7 @@ from icecore.engine.spec.content_file import ContentFile, DataFileContent
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.snapshot import Operation
 from icecore.engine.storage.file_io import Storage
-from icecore.projections.plan.lost_values import Losable, losable_fields, may_be_same
+from icecore.projections.plan.deletes.lost_values import Losable, losable_fields, may_be_same
 
 
 @frozen

@@ -24,7 +24,7 @@ from icecore.engine.spec.types import (
     StringType,
     UUIDType,
 )
-from icecore.projections.plan.lost_values import telling_specs
+from icecore.projections.plan.deletes.lost_values import telling_specs
 from icecore.projections.plan.planner import PlannedFiles
 from icecore.projections.segments.entry_typing import METRIC_PREFIXES
 

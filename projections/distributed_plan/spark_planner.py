@@ -34,20 +34,14 @@ from icecore.engine.spec.content_file import ManifestContent
 from icecore.engine.spec.schema import Schema
 from icecore.projections.distributed_plan.entry_frames import EntryFrames, column_types
 from icecore.projections.distributed_plan.spark_dialect import Values, to_spark_sql
-from icecore.projections.plan.delete_pairs import DeletePairs
+from icecore.projections.plan.deletes.delete_bounds import PATH_BOUNDS
+from icecore.projections.plan.deletes.delete_kinds import DeleteKinds, kinds_statement
+from icecore.projections.plan.deletes.delete_pairs import DeletePairs
+from icecore.projections.plan.deletes.live_deletes import OF_DATA, OF_DELETES, OF_FILES
+from icecore.projections.plan.deletes.lost_values import any_lost, losable_fields, telling_specs
+from icecore.projections.plan.deletes.pair_statement import live_deletes, pairs_statement
 from icecore.projections.plan.file_queries import count_files_statement, data_files_statement, partition_columns
-from icecore.projections.plan.lost_values import any_lost, losable_fields, telling_specs
 from icecore.projections.plan.manifest_pruning import matching_manifests
-from icecore.projections.plan.plan_deletes import (
-    OF_DATA,
-    OF_DELETES,
-    OF_FILES,
-    PATH_BOUNDS,
-    DeleteKinds,
-    kinds_statement,
-    live_deletes,
-    pairs_statement,
-)
 from icecore.projections.plan.planned_files import EMPTY, PlanCounts, PlannedFiles, coded_residuals
 from icecore.projections.plan.planned_manifests import PlannedManifests
 from icecore.projections.plan.predicate import plan_predicate

@@ -36,8 +36,8 @@ from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.projections.explain.explain_text import forgotten_bounds, known_metrics, known_summary
 from icecore.projections.inspect.live_files import partition_paths
+from icecore.projections.plan.deletes.lost_values import telling_specs
 from icecore.projections.plan.file_queries import partition_columns
-from icecore.projections.plan.lost_values import telling_specs
 from icecore.projections.plan.manifest_pruning import leaves_in_manifests
 from icecore.projections.plan.planned_files import PlannedFiles
 from icecore.projections.plan.predicate import plan_predicate

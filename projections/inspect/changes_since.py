@@ -27,9 +27,10 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Operation, Snapshot
+from icecore.projections.plan.deletes.delete_kinds import DeleteKinds
+from icecore.projections.plan.deletes.lost_values import telling_specs
+from icecore.projections.plan.deletes.pair_statement import live_deletes, pairs_between, path_key
 from icecore.projections.plan.file_queries import partition_columns
-from icecore.projections.plan.lost_values import telling_specs
-from icecore.projections.plan.plan_deletes import DeleteKinds, live_deletes, pairs_between, path_key
 from icecore.projections.plan.planner import Planner
 from icecore.projections.plan.predicate import plan_predicate
 from icecore.projections.segments.entry_table import ScannedEntries

@@ -42,8 +42,8 @@ from icecore.engine.spec.types import (
     UUIDType,
 )
 from icecore.engine.storage.file_io import Storage
-from icecore.projections.plan.lost_values import losable_fields
-from icecore.projections.plan.plan_deletes import path_key
+from icecore.projections.plan.deletes.lost_values import losable_fields
+from icecore.projections.plan.deletes.pair_statement import path_key
 from icecore.projections.plan.planner import Planner
 from icecore.projections.segments.entry_table import ScannedEntries
 

@@ -25,7 +25,7 @@ from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileF
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.projections.entries.partition_key import partition_of_key
-from icecore.projections.plan.delete_pairs import DeletePairs, Rows
+from icecore.projections.plan.deletes.delete_pairs import DeletePairs, Rows
 from icecore.projections.plan.residuals import Residuals
 from icecore.projections.plan.wide_filters import from_bits
 

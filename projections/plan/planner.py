@@ -35,10 +35,10 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.byte_cache import ByteCache, within_memory
 from icecore.projections.plan import file_queries
-from icecore.projections.plan.delete_pairs import DeletePairs
-from icecore.projections.plan.lost_values import telling_specs
+from icecore.projections.plan.deletes.delete_pairs import DeletePairs
+from icecore.projections.plan.deletes.live_deletes import LiveDeletes
+from icecore.projections.plan.deletes.lost_values import telling_specs
 from icecore.projections.plan.manifest_pruning import matching_manifests
-from icecore.projections.plan.plan_deletes import LiveDeletes
 from icecore.projections.plan.planned_files import EMPTY, PlanCounts
 from icecore.projections.plan.planned_files import PlannedFiles as PlannedFiles
 from icecore.projections.plan.planned_manifests import PlannedManifests, within

@@ -29,8 +29,8 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.projections.entries.partition_key import partition_of_key
-from icecore.projections.plan.delete_pairs import DeletePairs, Rows
-from icecore.projections.plan.lost_values import losable_fields
+from icecore.projections.plan.deletes.delete_pairs import DeletePairs, Rows
+from icecore.projections.plan.deletes.lost_values import losable_fields
 from icecore.projections.plan.planner import PlannedFiles, Planner
 from icecore.projections.segments.segment_files import SEGMENT_VERSION
 

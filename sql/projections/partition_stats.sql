@@ -60,7 +60,7 @@ global_deletes AS (
     SELECT count(*) > 0 AS found FROM entries
     WHERE content = 2 AND is_live AND spec_id IN (SELECT unnest($unpartitioned::INTEGER[]))
 ),
--- So may others, of partitions of their spec, where values may have been lost: see projections/plan/lost_values.py.
+-- So may others, of partitions of their spec, where values may have been lost: see projections/plan/deletes/lost_values.py.
 specs_with_deletes AS (
     SELECT DISTINCT spec_id FROM entries
     WHERE content <> 0 AND NOT is_vector AND is_live AND spec_id IN (SELECT unnest($losable::INTEGER[]))

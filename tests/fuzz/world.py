@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table as PeerTable
 
 import icecore
-from icecore.projections.plan.lost_values import losable_fields
+from icecore.projections.plan.deletes.lost_values import losable_fields
 
 from .filters import Filter, Row, random_filter
 from .jvm import Jvm

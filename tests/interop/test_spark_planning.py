@@ -23,8 +23,8 @@ from icecore.engine.errors import ValidationError  # noqa: E402
 from icecore.engine.expression.sql.fragment import BoundParameters  # noqa: E402
 from icecore.projections.distributed_plan.entry_frames import EntryFrames, column_types  # noqa: E402
 from icecore.projections.distributed_plan.spark_dialect import Values, to_spark_sql  # noqa: E402
+from icecore.projections.plan.deletes.lost_values import telling_specs  # noqa: E402
 from icecore.projections.plan.file_queries import DATA_COLUMNS, data_files_statement  # noqa: E402
-from icecore.projections.plan.lost_values import telling_specs  # noqa: E402
 from icecore.projections.plan.planner import Planner  # noqa: E402
 from icecore.projections.plan.predicate import plan_predicate  # noqa: E402
 from icecore.projections.segments.entry_typing import EntryTyping  # noqa: E402

@@ -17,9 +17,11 @@ import icecore
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.queries import duck
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.projections.plan import plan_deletes
-from icecore.projections.plan.delete_pairs import numbered
-from icecore.projections.plan.plan_deletes import DeleteEntries, DeleteKinds, live_deletes, near_some
+from icecore.projections.plan.deletes import live_deletes as kept
+from icecore.projections.plan.deletes.delete_kinds import DeleteKinds
+from icecore.projections.plan.deletes.delete_pairs import numbered
+from icecore.projections.plan.deletes.live_deletes import DeleteEntries
+from icecore.projections.plan.deletes.pair_statement import live_deletes, near_some
 
 PATHS = [f"{scheme}{path}" for path in ("/w/a", "/w/b", "/w/c") for scheme in ("", "file:", "file://")]
 PATHS += [f"{scheme}://w/a" for scheme in ("s3", "s3a", "s3n", "gs")]
@@ -95,7 +97,7 @@ def test_sp2_to_sp7_pairs_of_near_deletes_are_all_pairs(
     )
     entries = delete_entries(connection, deletes)
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(plan_deletes, "FEW_FILES", 0)
+        m.setattr(kept, "FEW_FILES", 0)
         every = pairs_or_error(entries, connection, files, metadata)
     assert pairs_or_error(entries, connection, files, metadata) == every
     parameters = {"unpartitioned": [UNPARTITIONED]}

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icecore.projections.plan.delete_pairs import DeletePairs
+from icecore.projections.plan.deletes.delete_pairs import DeletePairs
 
 FILES, DELETES = 6, 2000
 PAIRS = st.sets(st.tuples(st.integers(0, FILES - 1), st.one_of(st.integers(0, 4), st.just(DELETES - 1)))).map(list)

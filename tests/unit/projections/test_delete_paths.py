@@ -18,7 +18,8 @@ from icecore.engine.common import location
 from icecore.engine.errors import ValidationError
 from icecore.engine.formats.entry_arrow import path_keys
 from icecore.engine.spec.reserved import DELETE_PATH_ID
-from icecore.projections.plan.plan_deletes import path_bounds, path_key, plain_bounds
+from icecore.projections.plan.deletes.delete_bounds import path_bounds, plain_bounds
+from icecore.projections.plan.deletes.pair_statement import path_key
 
 LOWER, UPPER = f"lower_{DELETE_PATH_ID}", f"upper_{DELETE_PATH_ID}"
 ROOTS = ("", "/", "//", "file:", "file:/", "file:///", "s3://b/", "s3://bu/", "s3://b", "s3a://b/", "s3:", "S3://b/")

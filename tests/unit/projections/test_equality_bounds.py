@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from icecore.engine.queries.named_queries import quote
-from icecore.projections.plan.plan_deletes import equality_bounds
+from icecore.projections.plan.deletes.delete_bounds import equality_bounds
 from icecore.projections.segments.entry_typing import METRIC_PREFIXES
 
 KINDS = {"BIGINT": (1, 5), "DOUBLE": (1.0, 5.0), "BLOB": (b"\x01" * 16, b"\x05" * 16)}

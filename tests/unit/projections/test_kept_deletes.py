@@ -13,7 +13,7 @@ from icecore.engine.data.write.conform import conform
 from icecore.engine.operations.copy_on_write import write_again
 from icecore.engine.operations.equality_deletes import write_key_deletes
 from icecore.engine.queries import duck
-from icecore.projections.plan import plan_deletes
+from icecore.projections.plan.deletes import live_deletes
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("part", pa.int32())])
 FILTERS = (None, "id = 7", "part = 1", "name > 'n3' AND part = 0", "id BETWEEN 3 AND 11 OR name = 'n1'")
@@ -58,22 +58,22 @@ def plans(table: icecore.Table) -> list[list[dict[str, Any]]]:
 def test_kept_or_read_each_time(table: icecore.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in ("first", "one more delete", "another column as key"):
         with monkeypatch.context() as m:
-            m.setattr(plan_deletes, "FEW_FILES", 0)
+            m.setattr(live_deletes, "FEW_FILES", 0)
             with icecore.open(tmp_path) as other:
                 assert plans(other.load_table("ns.t")) == plans(table), "paired with all"
-            m.setattr(plan_deletes, "KEPT_DELETES", 0)
+            m.setattr(live_deletes, "KEPT_DELETES", 0)
             with icecore.open(tmp_path) as other:
                 read = plans(other.load_table("ns.t"))
         assert plans(table) == read, step
         with monkeypatch.context() as m, icecore.open(tmp_path) as other:
-            m.setattr(plan_deletes, "KEPT_DELETES", 0)
+            m.setattr(live_deletes, "KEPT_DELETES", 0)
             assert plans(other.load_table("ns.t")) == read, "only near ones are read"
             assert near(other.load_table("ns.t"), "id = 13") < near(other.load_table("ns.t"), None)
         assert sum(len(f["delete_files"]) for f in read[0]) > 3
         with duck.recording() as again:
             assert plans(table) == read, "asked again"
         assert not [s for s in again if "plain_" in s.sql and " AS plain_" in s.sql], "bounds are kept"
-        assert [s for s in again if plan_deletes.ENTRIES in s.sql]
+        assert [s for s in again if live_deletes.ENTRIES in s.sql]
         if step == "first":
             table.delete("id = 10")
         else:
