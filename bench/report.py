@@ -93,13 +93,15 @@ def metadata_tables(results: dict[str, Any]) -> Iterator[str]:
 
 
 def query(results: dict[str, Any]) -> Iterator[str]:
-    """Each query over the table as it is, then over the one with deletes, for which read_parquet has no equal."""
+    """Each query over the table as it is, then over the one with deletes, which the peer joins by hand."""
     yield "| query | read_parquet | the first | times as much | another text | times | the text again | times |"
     yield "|---|---|---|---|---|---|---|---|"
     for name, of in results["queries"].items():
-        peer = of["read_parquet"]
+        bare = of["read_parquet"]
+        peer = of.get("deletes joined", bare)
+        said = f"{peer:.1f} ms" + (f" ({bare:.1f} ms)" if peer is not bare else "")
         ours = (of[way] for way in ("nothing kept", "new text", "query"))
-        yield f"| {name} | {peer:.1f} ms | " + " | ".join(f"{ms:.1f} ms | {ms / peer:.1f}" for ms in ours) + " |"
+        yield f"| {name} | {said} | " + " | ".join(f"{ms:.1f} ms | {ms / peer:.1f}" for ms in ours) + " |"
 
 
 def questions(results: dict[str, Any]) -> Iterator[str]:
@@ -257,7 +259,8 @@ def figures() -> str:
         *metadata_tables(load("metadata_tables")["results"]),
         "",
         f"CPU of SQL over {rows['rows']:,} rows in 40 files beside DuckDB's read_parquet on the same list of files,",
-        "and over the same with a fiftieth of them deleted, which read_parquet gives all the same. A call of",
+        "and over the same with a fiftieth of them deleted: there read_parquet is joined by hand with the deleted",
+        "positions, which stand in a table by then (in brackets: without that, with the deleted rows). A call of",
         "`catalog.query` goes from text to rows: names, the plan and deletes first, then what DuckDB does. Another",
         "text that needs the same rows and columns shares the plan and what was read of deletes; one with another",
         "condition is planned anew. Of the same text, over tables that no commit has changed since, names alone are",
