@@ -1,4 +1,7 @@
-"""The updates of events as values, and the snapshots that they brought. Spec: the REST catalog's TableUpdate."""
+"""The updates of events as values, and the snapshots, schemas and partition specs that events brought.
+
+Spec: the REST catalog's TableUpdate.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
+from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRefType
-from icecore.engine.spec.updates.table_update import AddSnapshot, SetSnapshotRef, TableUpdate, read_table_updates
+from icecore.engine.spec.updates.metadata_update import AddSchema
+from icecore.engine.spec.updates.table_update import (
+    AddPartitionSpec,
+    AddSnapshot,
+    SetSnapshotRef,
+    TableUpdate,
+    read_table_updates,
+)
 
 _OF_SNAPSHOTS = (AddSnapshot.action, SetSnapshotRef.action)
 
@@ -15,6 +28,18 @@ _OF_SNAPSHOTS = (AddSnapshot.action, SetSnapshotRef.action)
 def table_updates(event: Event) -> tuple[TableUpdate, ...]:
     """The updates of a table's event; none of one that has none. Raises ValidationError, CorruptLogError."""
     return tuple(read_table_updates(event.payload.get("updates", ())))
+
+
+def schemas_and_specs(event: Event) -> tuple[list[Schema], list[PartitionSpec]]:
+    """The schemas and partition specs that a table's event brought. Raises ValidationError, CorruptLogError."""
+    updates = table_updates(event)
+    schemas = [u.schema for u in updates if isinstance(u, AddSchema)]
+    specs = [u.spec for u in updates if isinstance(u, AddPartitionSpec)]
+    if (whole := event.payload.get("metadata")) is not None:
+        metadata = TableMetadata.from_dict(whole)
+        schemas += metadata.schemas
+        specs += metadata.partition_specs
+    return schemas, specs
 
 
 def snapshots_of(event: Event) -> tuple[list[Snapshot], Mapping[int, str]]:

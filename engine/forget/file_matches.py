@@ -18,6 +18,7 @@ from icecore.engine.forget.value_matches import Wanted
 from icecore.engine.formats.avro_blocks import read_blocks, read_header
 from icecore.engine.formats.manifest_avro import read_manifest_header
 from icecore.engine.formats.manifest_list_avro import RECORD_NAME
+from icecore.engine.formats.manifest_schema import ENTRY_NAME
 from icecore.engine.formats.puffin import decode_blob, decode_footer
 from icecore.projections.entries.decode_entries import decode_unlisted
 
@@ -26,10 +27,15 @@ ROWS_AT_ONCE = 65_536
 
 @frozen
 class FileMatches:
-    """The search of files for a value; `only` has it as bounds of one column, by which others are left out."""
+    """The search of files for a value.
+
+    `only` has it as bounds of one column, by which others are left out; `known` as bounds of the columns of the table
+    that needs the file.
+    """
 
     wanted: Wanted
     only: WantedBounds | None = None
+    known: WantedBounds | None = None
 
     def of(self, data: bytes, where: str) -> dict[str, int]:
         """The number of matches in each column of a file, or in its bytes, where there are any.
@@ -80,8 +86,8 @@ class FileMatches:
         header = read_header(data, where)
         if self._is_text:
             yield "header", self.wanted.in_bytes(b"".join(header.metadata.values()))
-        is_manifest = "partition-spec" in header.metadata
-        is_list = isinstance(header.schema, dict) and header.schema.get("name") == RECORD_NAME
+        name = header.schema.get("name") if isinstance(header.schema, dict) else None
+        is_manifest, is_list = "partition-spec" in header.metadata or name == ENTRY_NAME, name == RECORD_NAME
         if is_manifest or is_list:
             blocks = (block.data for block in read_blocks(data, header, where)) if self._is_text else ()
             found = sum(map(self.wanted.in_bytes, blocks))
@@ -100,11 +106,12 @@ class FileMatches:
         yield "text", max(0, self.wanted.in_bytes(data) - in_footer - in_blobs)
 
     def _in_manifest(self, data: bytes, where: str) -> int:
-        """The bounds, partition values and paths in a manifest, by its own schema where no column is asked for."""
+        """The bounds, partition values and paths in a manifest, by its own schema or, without one, its table's."""
+        wanted = self.only or self.known
         header = read_manifest_header(data, where)
-        wanted = self.only or WantedBounds.by_schemas(
-            self.wanted, (header.schema,) if header.schema else (), header.spec_fields or ()
-        )
+        if wanted is None or (self.only is None and header.schema is not None):
+            schemas = () if header.schema is None else (header.schema,)
+            wanted = WantedBounds.by_schemas(self.wanted, schemas, header.spec_fields or ())
         return wanted.count(decode_unlisted(data, where))
 
     def _in_table(self, table: pa.Table) -> Iterator[tuple[str, int]]:

@@ -24,9 +24,10 @@ from icecore.engine.common.version import ENGINE_VERSION
 from icecore.engine.errors import CorruptFileError, IcecoreError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import PAYLOAD, Event, file_name_of_stream
-from icecore.engine.events.event_updates import table_updates
+from icecore.engine.events.event_updates import schemas_and_specs
 from icecore.engine.forget.file_matches import FileMatches
 from icecore.engine.forget.forgettable_text import holds_text
+from icecore.engine.forget.past_schemas import PastSchemas
 from icecore.engine.forget.value_bounds import WantedBounds
 from icecore.engine.forget.value_matches import Wanted
 from icecore.engine.formats.event_content import files_part
@@ -36,8 +37,6 @@ from icecore.engine.metadata.fold import TableState, folders_of
 from icecore.engine.repository.assembly import CACHE_FOLDER
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.view_repository import ViewRepository
-from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.updates.metadata_update import AddSchema
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.decode_entries import decode_unlisted
 from icecore.projections.files.materialize import CLAIMS_FOLDER
@@ -174,11 +173,10 @@ class ValueSearch:
                 yield state
 
     def _bounds(self, stream: str) -> WantedBounds:
-        """The value as bounds of a table's columns, by every schema that it had."""
+        """The value as bounds and partition values of a table, by every schema and spec that it had."""
         if stream not in self._bounds_of:
-            earlier = [s for e in self.repository.store.stream_events(stream) for s in _schemas_of(e)]
-            metadata = self.repository.state(stream).metadata
-            self._bounds_of[stream] = WantedBounds.of(self.wanted, metadata, earlier, self.column)
+            past = PastSchemas.of(self.repository.state(stream), self.repository.store.stream_events(stream))
+            self._bounds_of[stream] = WantedBounds.of(self.wanted, past, self.column)
         return self._bounds_of[stream]
 
     @staticmethod
@@ -218,7 +216,9 @@ class ValueSearch:
 
     def _is_default(self, event: Event) -> bool:
         """Whether the value is the default of a column by a schema that an event brought."""
-        schemas = _schemas_of(event)
+        if event.stream == ev.CATALOG_STREAM or ev.is_view_stream(event.stream):
+            return False
+        schemas, _ = schemas_and_specs(event)
         return bool(schemas) and self._bounds(event.stream).is_default(schemas)
 
     def _in_content(self, event: Event, *, is_number: bool) -> int:
@@ -296,19 +296,8 @@ class ValueSearch:
             data = storage.read_bytes(location)
             self._counts["files"] += 1
             self._counts["bytes"] += len(data)
-            return FileMatches(self.wanted, only).of(data, location)
+            known = next((self._bounds(stream) for stream, _ in sorted(self._users.get(location, ()))), None)
+            return FileMatches(self.wanted, only, known).of(data, location)
         except (IcecoreError, OSError, ValueError, pa.ArrowException) as e:
             self._unread[location] = str(e)
             return {}
-
-
-def _schemas_of(event: Event) -> list[Schema]:
-    """The schemas that an event brought; none of one of a view or namespace."""
-    if event.stream == ev.CATALOG_STREAM or ev.is_view_stream(event.stream):
-        return []
-    registered = event.payload["metadata"] if event.kind == ev.TABLE_REGISTERED else {}
-    schemas = [*registered.get("schemas", ()), *filter(None, (registered.get("schema"),))]
-    return [
-        *map(Schema.from_dict, schemas),
-        *(u.schema for u in table_updates(event) if isinstance(u, AddSchema)),
-    ]

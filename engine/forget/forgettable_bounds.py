@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 from icecore.engine.common.ids import new_salt
 from icecore.engine.errors import CorruptFileError, ValidationError, name_text
 from icecore.engine.events.event import TABLE_FILES_DELETED, TABLE_PURGED
+from icecore.engine.forget.past_schemas import PastSchemas
 from icecore.engine.forget.redact_events import Replacement
 from icecore.engine.formats import arrays
 from icecore.engine.formats.binary_columns import list_positions, select
@@ -22,7 +23,7 @@ from icecore.engine.formats.event_content import decode_content, encode_parts, f
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ManifestEntryStatus
-from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.partition import PartitionField
 from icecore.engine.spec.transform import BucketTransform, VoidTransform
 from icecore.projections.entries.carried_entries import file_keys
 from icecore.projections.entries.decode_entries import decode_unlisted
@@ -53,7 +54,7 @@ def forgettable_bounds(
     `states` are the latest state, first, and others whose snapshots are read too. Raises ValidationError for a column
     or file that the table never had, a column that it is partitioned by, and a file that a snapshot holds.
     """
-    ids = None if columns is None else column_ids(states[0], columns)
+    ids = None if columns is None else _column_ids(repository, states[0], columns)
     held = _Held.of(repository, [s for s in states if s.purged_at is None])
     wanted = None if files is None else frozenset(files)
     if wanted is not None:
@@ -90,31 +91,24 @@ def forgettable_bounds(
     return ForgettableBounds(tuple(replacements), frozenset(gone), held.by_snapshot(deleted), frozenset(held.listed))
 
 
-def column_ids(state: TableState, columns: Collection[str]) -> frozenset[int]:
+def _column_ids(repository: Repository, state: TableState, columns: Collection[str]) -> frozenset[int]:
     """The ids of the columns that ever had one of the names, and of all nested in them. Raises ValidationError."""
+    past = PastSchemas.of(state, repository.store.stream_events(state.stream))
     out = set[int]()
     for column in columns:
-        found = {
-            i
-            for schema in state.metadata.schemas
-            for i in schema.field_ids
-            if schema.name_of(i) == column or schema.name_of(i).startswith(f"{column}.")
-        }
-        if not found:
-            raise ValidationError(f"{name_text(state.identifier)} never had a column {column!r}")
-        _check_not_partitioned_by(state.metadata, column, found)
+        found = past.column_ids(column)
+        _check_not_partitioned_by(past.fields, column, found)
         out |= found
     return frozenset(out)
 
 
-def _check_not_partitioned_by(metadata: TableMetadata, column: str, ids: Collection[int]) -> None:
-    for spec in metadata.partition_specs:
-        for f in spec.fields:
-            if f.source_id in ids and not isinstance(f.transform, BucketTransform | VoidTransform):
-                raise ValidationError(
-                    f"the partition field {f.name!r} is {f.transform} of {column!r}: its values are in partitions and "
-                    f"paths of files, which can't be forgotten"
-                )
+def _check_not_partitioned_by(fields: Iterable[PartitionField], column: str, ids: Collection[int]) -> None:
+    for f in fields:
+        if f.source_id in ids and not isinstance(f.transform, BucketTransform | VoidTransform):
+            raise ValidationError(
+                f"the partition field {f.name!r} is {f.transform} of {column!r}: its values are in partitions and "
+                f"paths of files, which can't be forgotten"
+            )
 
 
 def without_bounds(entries: pa.Table, rows: npt.NDArray[np.bool_], ids: Ids) -> tuple[pa.Table, npt.NDArray[np.bool_]]:

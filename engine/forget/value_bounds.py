@@ -11,8 +11,8 @@ from attrs import define, field
 
 from icecore.engine.data.arrow.arrow_schema import type_to_arrow
 from icecore.engine.errors import ValidationError
+from icecore.engine.forget.past_schemas import PastSchemas
 from icecore.engine.forget.value_matches import Wanted
-from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionField
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.single_value import to_bytes
@@ -47,7 +47,7 @@ class WantedBounds:
     """The forms that a value has as a bound of each column of a table, and as a partition value of each field.
 
     `column_ids` are those of one column and what is in it, by which all else is left out; `is_number` says that it has
-    numbers or days, of which digits elsewhere say nothing. Fields that no schema or spec tells of are taken for text.
+    numbers or days, of which digits elsewhere say nothing. Fields that no schema or spec tells of may have any type.
     """
 
     wanted: Wanted
@@ -57,20 +57,17 @@ class WantedBounds:
     partitions: dict[int, set[Forms | None]] = field(factory=dict)
 
     @classmethod
-    def of(
-        cls, wanted: Wanted, metadata: TableMetadata, earlier: Iterable[Schema] = (), column: str | None = None
-    ) -> WantedBounds:
-        """The forms by a table's metadata, and by schemas that are not in it any more.
+    def of(cls, wanted: Wanted, past: PastSchemas, column: str | None = None) -> WantedBounds:
+        """The forms in a table's columns, or in those alone that ever had the full name `column`.
 
-        Raises ValidationError for a `column`, a full name, that its schema has not.
+        Raises ValidationError where none had it.
         """
-        schemas = (*metadata.schemas, *earlier)
-        fields = tuple(f for spec in metadata.partition_specs for f in spec.fields)
         if column is None:
-            return cls.by_schemas(wanted, schemas, fields)
-        sought = metadata.schema().find_field(column)
-        made = cls(wanted, _ids_in(sought.field_id, schemas), isinstance(sought.field_type, _NUMBERS))
-        made._take(schemas, fields)
+            return cls.by_schemas(wanted, past.schemas, past.fields)
+        made = cls(wanted, past.column_ids(column))
+        made._take(past.schemas, past.fields)
+        sought = (s.find_field(i) for s in past.schemas for i in s.field_ids if s.name_of(i) == column)
+        made.is_number = all(isinstance(f.field_type, _NUMBERS) for f in sought)
         return made
 
     @classmethod
@@ -87,8 +84,9 @@ class WantedBounds:
                 if isinstance(kind, PrimitiveType):
                     self.columns.setdefault(field_id, set()).add(forms_of(kind, self.wanted))
         for f in fields:
+            forms = self.partitions.setdefault(f.field_id, set())
             if self.column_ids is None or self.column_ids.intersection(f.source_ids):
-                self.partitions.setdefault(f.field_id, set()).update(self._of_partition(f))
+                forms.update(self._of_partition(f))
 
     def is_default(self, schemas: Iterable[Schema]) -> bool:
         """Whether the value is the default of a column in one of some schemas: of rows that no file holds too."""
@@ -109,9 +107,17 @@ class WantedBounds:
         paths = entries["file_path"].to_pylist() if self.column_ids is None else []
         found = sum(map(self.wanted.in_path, paths))
         for name in ("lower_bounds", "upper_bounds"):
-            found += self._count(entries[name], self.columns, self.column_ids)
-        known = None if self.column_ids is None else frozenset(self.partitions)
-        return found + self._count(entries["partition"], self.partitions, known)
+            found += self._count(entries[name], self.columns, self._of_any_type(), self.column_ids)
+        return found + self._count(entries["partition"], self.partitions, self._untold())
+
+    def _untold(self) -> set[Forms | None]:
+        """The forms of a partition field that no spec tells of, which may be of any column that is sought."""
+        if self.column_ids is None:
+            return self._of_any_type()
+        return set().union(*(self.columns.get(i, ()) for i in self.column_ids), {forms_of(DateType(), self.wanted)})
+
+    def _of_any_type(self) -> set[Forms | None]:
+        return {TEXT, *(forms_of(kind, self.wanted) for kind in _WITHOUT_PARAMETERS)}
 
     def _of_partition(self, f: PartitionField) -> set[Forms | None]:
         of_source = self.columns.get(f.source_ids[0], {TEXT})
@@ -126,13 +132,17 @@ class WantedBounds:
                 return {frozenset()}
 
     def _count(
-        self, column: pa.ChunkedArray, kinds: Mapping[int, set[Forms | None]], only: frozenset[int] | None
+        self,
+        column: pa.ChunkedArray,
+        kinds: Mapping[int, set[Forms | None]],
+        otherwise: set[Forms | None],
+        only: frozenset[int] | None = None,
     ) -> int:
         maps = column.combine_chunks()
         found, by_forms = 0, dict[Forms | None, list[int]]()
         for field_id in pc.unique(maps.keys).to_pylist():
             if only is None or field_id in only:
-                for forms in kinds.get(field_id, {TEXT}):
+                for forms in kinds.get(field_id, otherwise):
                     by_forms.setdefault(forms, []).append(field_id)
         for forms, ids in by_forms.items():
             values = maps.items.filter(pc.is_in(maps.keys, pa.array(ids, pa.int32())))
@@ -156,11 +166,10 @@ class WantedBounds:
 
 
 _NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DateType)
-
-
-def _ids_in(top: int, schemas: Iterable[Schema]) -> frozenset[int]:
-    """The ids of a column and of all that is or was in it."""
-    return frozenset({top}).union(i for known in schemas for i in known.field_ids if top in known.id_path(i))
+_WITHOUT_PARAMETERS: tuple[PrimitiveType, ...] = (
+    *(BooleanType(), IntegerType(), LongType(), FloatType(), DoubleType(), DateType(), TimeType(), UUIDType()),
+    *(TimestampType(), TimestamptzType(), TimestampNanoType(), TimestamptzNanoType()),
+)
 
 
 def forms_of(kind: Type, wanted: Wanted) -> Forms | None:

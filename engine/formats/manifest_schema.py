@@ -10,6 +10,7 @@ from icecore.engine.formats.avro_schema import array, field, int_map
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.types import PrimitiveType
 
+ENTRY_NAME = "manifest_entry"
 # Columns of the canonical entry that manifests of a version don't have.
 UNSUPPORTED_IN = {
     1: ("content_offset", "content_size_in_bytes", "first_row_id", "equality_ids", "referenced_data_file"),
@@ -28,7 +29,7 @@ def entry_avro_schema(spec: PartitionSpec, types: Iterable[PrimitiveType], forma
         ]
     partition = {"type": "record", "name": "r102", "fields": _partition_fields(spec, types)}
     data_file = {"type": "record", "name": "r2", "fields": _data_file_fields(partition, format_version)}
-    return {"type": "record", "name": "manifest_entry", "fields": [*head, field("data_file", 2, data_file)]}
+    return {"type": "record", "name": ENTRY_NAME, "fields": [*head, field("data_file", 2, data_file)]}
 
 
 def _partition_fields(spec: PartitionSpec, types: Iterable[PrimitiveType]) -> list[dict[str, Any]]:
