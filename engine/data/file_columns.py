@@ -1,4 +1,4 @@
-"""Files to read as columns, a row a file: of many alike nothing is looked at one by one."""
+"""Data files to read, as columns with one row per file: many files are handled without a loop over objects."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from icecore.engine.spec.content_file import ContentFile
 
 @frozen(eq=False)
 class FileColumns:
-    """Data files as columns of one length: texts and numbers as Arrow, partitions and delete files as Python has them.
+    """Data files as columns of equal length: Arrow arrays, but Python tuples for partitions and delete files.
 
-    `delete_files` are those that apply to each, and nothing at all where none do.
+    `delete_files` has the delete files that apply to each data file; it is empty if no data file has any.
     """
 
     locations: pa.Array

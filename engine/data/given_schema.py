@@ -27,7 +27,7 @@ SortOrderLike: TypeAlias = SortOrder | Sequence[str] | PyIcebergValue
 
 
 def given_schema(given: SchemaLike, *, format_version: int) -> Schema:
-    """The schema, with fresh ids unless it is one already.
+    """The Iceberg schema. Arrow and Spark schemas get fresh field ids; icecore's and PyIceberg's keep theirs.
 
     Columns of a Spark schema are optional and their comments are docs, see `spark_to_schema`. Raises ValidationError
     for anything else, and where the format version lacks a type.
@@ -47,9 +47,9 @@ def given_schema(given: SchemaLike, *, format_version: int) -> Schema:
 
 
 def _as_arrow(given: SchemaLike) -> pa.Schema:
-    """A schema that says itself in Arrow's words, as Polars' do. Raises ValidationError for types and fields."""
+    """The Arrow schema of an object with `__arrow_c_schema__`, as Polars' schemas have it. Raises ValidationError."""
     if isinstance(given, pa.Schema):
-        # What goes from library to library has its names cut at a NUL.
+        # Not by way of the C interface, which cuts names at a NUL.
         return given
     try:
         return pa.schema(given)
@@ -58,10 +58,10 @@ def _as_arrow(given: SchemaLike) -> pa.Schema:
 
 
 def given_spec(given: PartitionSpecLike | None) -> PartitionSpec | Sequence[str] | None:
-    """The partition spec, or its terms. Raises ValidationError for PyIceberg's where it is none."""
+    """The partition spec, or its terms as given. Raises ValidationError for another kind of PyIceberg value."""
     return spec_of_pyiceberg(given) if is_pyiceberg_value(given) else given  # type: ignore[return-value]  # it is not PyIceberg's
 
 
 def given_order(given: SortOrderLike | None) -> SortOrder | Sequence[str] | None:
-    """The sort order, or its terms. Raises ValidationError for PyIceberg's where it is none."""
+    """The sort order, or its terms as given. Raises ValidationError for another kind of PyIceberg value."""
     return order_of_pyiceberg(given) if is_pyiceberg_value(given) else given  # type: ignore[return-value]  # it is not PyIceberg's

@@ -1,4 +1,4 @@
-"""Values of PyIceberg as ours, by their JSON, without that package: schemas, types, specs, orders, view versions."""
+"""PyIceberg's schemas, types, specs, orders and view versions as icecore's: read by their JSON, without an import."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PyIcebergValue(Protocol):
 
 
 def is_pyiceberg_value(given: object) -> TypeGuard[PyIcebergValue]:
-    """The answer to whether that is a value of PyIceberg's, found out without importing it."""
+    """True for a value of PyIceberg's, found out without importing it."""
     return type(given).__module__.partition(".")[0] == "pyiceberg" and hasattr(given, "model_dump_json")
 
 

@@ -28,6 +28,6 @@ class FileScanTask:
     data_sequence_number: int
 
     def slim(self) -> FileScanTask:
-        """The task without the metrics of its files, which reading it needs none of."""
+        """The task without the metrics of its files, which reading does not need."""
         deletes = tuple(without_metrics(d) for d in self.delete_files)
         return evolve(self, file=without_metrics(self.file), delete_files=deletes)

@@ -1,4 +1,4 @@
-"""Spark's schemas as Iceberg's, told by the words of their types, so that PySpark itself is not needed."""
+"""Spark's schemas as Iceberg's, read by the names of Spark's types, so that PySpark is not imported."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def spark_to_schema(struct: Any, *, format_version: int = 2) -> Schema:
     """The Iceberg schema that holds a DataFrame's rows, with fresh ids; comments become docs.
 
     TINYINT and SMALLINT widen to int, CHAR and VARCHAR are strings, TIME is a time. All columns are optional, as in a
-    table that Spark makes from a query, because what a query can't make null the next one may. Raises ValidationError
-    naming the column whose type Iceberg lacks, or the format version lacks.
+    table that Spark makes from a query: a column without nulls in this query may have some in the next. Raises
+    ValidationError naming the column whose type Iceberg lacks, or the format version lacks.
     """
     reader = _SparkReader()
     schema = assign_fresh_ids(Schema(tuple(reader.field(f, f.name) for f in struct.fields)))

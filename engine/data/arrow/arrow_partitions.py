@@ -20,7 +20,7 @@ from icecore.engine.spec.types import PrimitiveType, StringType
 
 
 def partition_batches(table: pa.Table, spec: PartitionSpec, schema: Schema) -> list[tuple[tuple[Any, ...], pa.Table]]:
-    """The table's rows by partition tuple (internal values in the order of the spec), partitions as they first come.
+    """The table's rows by partition tuple (internal values in the spec's order), in the order of their first rows.
 
     `table` has the columns of `schema` by name, as `conform` gives them. Rows keep their order. All NaN are one
     partition, -0.0 and +0.0 are two (SP5). Raises ValidationError where a transform can't be applied.
@@ -84,7 +84,7 @@ def _one_nan(value: Any) -> Any:
 
 
 def _group(columns: list[pa.Array]) -> npt.NDArray[np.int64]:
-    """A number for each row, equal where all columns are, counted as they first come."""
+    """A number for each row, equal for rows with equal columns, counted in the order of first rows."""
     groups = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         codes = np.asarray(comparable(column).dictionary_encode(null_encoding="encode").indices).astype(np.int64)
@@ -94,7 +94,7 @@ def _group(columns: list[pa.Array]) -> npt.NDArray[np.int64]:
 
 
 def comparable(array: pa.Array) -> pa.Array:
-    """The array in a form in which Arrow finds equal what the spec does: floats by their bits, all NaN as one (SP5)."""
+    """The array in a form whose equality in Arrow is the spec's: floats compare by bits, and all NaN are one (SP5)."""
     if isinstance(array, pa.ExtensionArray):
         return array.storage
     if pa.types.is_null(array.type):

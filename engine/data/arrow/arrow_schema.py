@@ -211,7 +211,7 @@ class _ArrowReader:
 
 
 def _number_type(t: pa.DataType) -> Type | None:
-    """The type of numbers; None for those that Iceberg has not, and for what is no number."""
+    """The Iceberg type of a number type; None for other types, and for number types that Iceberg lacks."""
     types = pa.types
     if types.is_integer(t) and t != pa.uint64():
         fits_int = t.bit_width < 32 or t == pa.int32()
@@ -224,7 +224,7 @@ def _number_type(t: pa.DataType) -> Type | None:
 
 
 def _other_type(t: pa.DataType) -> Type | None:
-    """The type of what is neither a number nor a timestamp, None where Iceberg has none."""
+    """The Iceberg type of a type that is no number and no timestamp; None where Iceberg has none."""
     types = pa.types
     if types.is_boolean(t):
         return BooleanType()

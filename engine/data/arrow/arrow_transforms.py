@@ -1,4 +1,4 @@
-"""Partition and sort transforms over Arrow arrays; value by value what `Transform.apply` gives.
+"""Partition and sort transforms over Arrow arrays; each value is transformed as by `Transform.apply`.
 
 Spec: Partition Transforms, Appendix B (PT3 to PT6).
 """
@@ -57,10 +57,10 @@ def apply_transform(
 ) -> pa.Array:
     """The transformed values, in the Arrow form of the transform's result type; null stays null.
 
-    `array` has the Arrow form of `source`. The least values of int and long truncate to below their range and wrap
-    around, as in Java; those of a decimal get the digit more that a manifest has room for. `for_order` makes of what
-    is below the range the least of it instead, which changes no order. Raises ValidationError where the transform is
-    unknown, isn't defined for the type, or, naming the value, a result can't be written.
+    `array` has the Arrow form of `source`. The least values truncate to below the type's range: int and long wrap
+    around, as in Java, and decimals get one digit more, for which a manifest may have room. With `for_order` they stop
+    at the end of the range instead, so that the order stays. Raises ValidationError where the transform is unknown,
+    isn't defined for the type, or, naming the value, a result can't be written.
     """
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)

@@ -17,12 +17,12 @@ from icecore.engine.data.arrow.arrow_partitions import comparable
 from icecore.engine.formats.arrays import Longs
 
 _SORTED_FROM = 10_000
-"""So many distinct values are sorted once: Arrow hashes all of them for each batch of rows."""
+"""From so many distinct values on, they are sorted once: Arrow would hash all of them for each batch of rows."""
 
 
 @frozen(eq=False)
 class _Values:
-    """The distinct values of a key column, with their numbers sorted and the places of these, if they are many."""
+    """The distinct values of a key column; if many, `ordered` has them as sorted integers, and their places."""
 
     values: pa.Array
     ordered: tuple[Longs, Longs] | None
@@ -39,7 +39,7 @@ class _Values:
         return len(self.values)
 
     def places(self, column: pa.Array) -> Longs:
-        """The place of each value among these, -1 where it isn't there; null has a place like any other."""
+        """The place of each value of a column in `values`, -1 where it isn't there; null is a value like any other."""
         if self.ordered is None:
             return np.asarray(pc.fill_null(pc.index_in(column, value_set=self.values), -1)).astype(np.int64)
         numbers, places = self.ordered
@@ -53,7 +53,7 @@ class _Values:
 
 
 def _numbers(array: pa.Array) -> Longs | None:
-    """The values as whole numbers, where they are such or times."""
+    """The values of an integer or temporal array as integers; None for other types, and for uint64."""
     if not (pa.types.is_integer(array.type) or pa.types.is_temporal(array.type)) or pa.types.is_uint64(array.type):
         return None
     width = array.type.bit_width
@@ -63,7 +63,7 @@ def _numbers(array: pa.Array) -> Longs | None:
 
 @frozen(eq=False)
 class _Step:
-    """One key column: its distinct values among the deletes, and the distinct numbers of the key up to here."""
+    """One key column: its distinct values in the deletes, and the distinct codes of the key columns up to this one."""
 
     values: _Values
     keys: Longs
@@ -93,7 +93,7 @@ class EqualityKeys:
         return np.asarray(self.find(columns) >= 0)
 
     def find(self, columns: Sequence[pa.Array]) -> Longs:
-        """The number of each row's key, -1 where it is not among these; rows are key columns of the same types."""
+        """The number of each row's key, -1 for a key that is not in here; `columns` are the rows' key columns."""
         numbers = np.zeros(len(columns[0]), dtype=np.int64)
         for step, column in zip(self.steps, map(comparable, columns), strict=True):
             codes = step.values.places(column)

@@ -12,15 +12,15 @@ Columns = TypeVar("Columns", pa.Table, pa.RecordBatch)
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
-    """A table without rows; Arrow's own `empty_table` makes none where extension types are nested."""
+    """A table without rows; Arrow's own `empty_table` fails on nested extension types."""
     return pa.Table.from_batches([], schema)
 
 
 def with_offsets(data: Columns) -> Columns:
-    """The data, in which empty lists and maps have offsets as well.
+    """The data, with an offsets buffer in empty lists and maps too.
 
-    Arrow lets them have none, which is how its Java library sent those inside of nulls, and then crashes where it puts
-    them together or asks for their size.
+    Arrow's format lets these have none, and its Java library sent such inside of nulls; but Arrow crashes when it
+    concatenates them or asks for their size.
     """
     for i, column in enumerate(data.columns):
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
@@ -42,7 +42,7 @@ def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     Takes every kind of list.
     """
     if array.null_count == len(array):
-        # Arrow flattens no list without values whose elements are of an extension type.
+        # Arrow can't flatten lists without values if their elements are of an extension type.
         return _offsets(pa.array(np.zeros(len(array)))), pa.nulls(0, array.type.value_type)
     lengths = pc.fill_null(pc.list_value_length(array), 0)
     return _offsets(lengths), pc.list_flatten(array)
@@ -51,7 +51,7 @@ def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
 def map_parts(array: pa.MapArray | pa.ListArray) -> tuple[pa.Array, pa.Array, pa.Array]:
     """Offsets from zero, the keys and the values; null maps have no entries.
 
-    Takes also what Arrow reads of a map in Parquet whose values are not asked for: a list of structs of the key.
+    Also takes a list of structs with only a key, as Arrow reads a Parquet map whose values are not asked for.
     """
     if not isinstance(array, pa.MapArray):
         offsets, entries = list_parts(array)

@@ -1,4 +1,4 @@
-"""Rows given as dicts, as Arrow: every key of any row is a column, and the table tells maps from structs."""
+"""Rows given as dicts, made into Arrow: every key of a row is a column, and the schema tells maps from structs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from icecore.engine.spec.types import (
 
 
 def rows_to_arrow(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table:
-    """A column for each key that any row has, null where a row lacks it; Arrow tells its type by the values.
+    """A column for each key that any row has, null where a row lacks it; Arrow infers its type from the values.
 
-    Of a column with a map in it, which may be a dict or pairs, or a uuid inside of others, the table tells the type.
-    Numbers are rounded to its floats of 32 bits. Raises ValidationError where a key is no string, a struct of such a
-    column has a field that the table lacks, or Arrow's own errors.
+    If the table's column has maps (given as dicts or pairs) or nested uuids, its type is used instead. Numbers are
+    rounded where the table has 32-bit floats. Raises ValidationError where a key is no string, or a value does not fit
+    such a column, and Arrow's own errors.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     if wrong := [n for n in names if not isinstance(n, str)]:
@@ -44,7 +44,7 @@ def rows_to_arrow(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table
 
 
 def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    """The values of a column, of which pandas' own nulls are null, as in a frame."""
+    """The values of a column, with None for pandas' NaT and NA, which are null in a frame too."""
     found = [row.get(name) for row in rows]
     pandas = sys.modules.get("pandas")
     if pandas is None:
@@ -58,19 +58,19 @@ def _column(values: list[Any], field: NestedField | None) -> pa.Array:
         return _array(values)
     kinds = [field.field_type, *(f.field_type for f in walk(children(field.field_type)))]
     has_maps = any(isinstance(t, MapType) for t in kinds)
-    # Arrow can't tell the type by values then: a dict may be a map, and it knows no uuids inside of others.
+    # Arrow can't infer the type then: a dict may be a map, and it does not infer nested uuids.
     needs_type = has_maps or any(isinstance(t, UUIDType) for t in kinds[1:])
     if needs_type or any(isinstance(t, FloatType) for t in kinds):
         values = [_prepared(v, field.field_type, field.name) for v in values]
     if not needs_type:
-        # With a type Arrow would also cast what stands beside floats, where that loses something.
+        # Given a type, Arrow would also cast the fields beside floats, even with loss.
         return _array(values)
     target = type_to_arrow(field.field_type, with_ids=False)
     return _array(values, storage_type(target)).cast(target)
 
 
 def _array(values: list[Any], kind: pa.DataType | None = None) -> pa.Array:
-    """The values as Arrow, with the nanoseconds of pandas' timestamps, of which Arrow makes microseconds."""
+    """The values as Arrow, with the nanoseconds of pandas' timestamps, which Arrow by itself cuts to microseconds."""
     array = pa.array(values, kind)
     exact = _in_nanoseconds(array.type)
     return pa.array(values, exact) if exact != array.type and any(map(_has_nanoseconds, values)) else array

@@ -1,4 +1,4 @@
-"""Rows as numbers that are equal where the rows are: whole columns at a time, nested ones too."""
+"""Rows as codes, which are equal for equal rows; made of whole columns at a time, nested ones too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from icecore.engine.formats.arrays import Longs
 
 
 def row_codes(columns: Iterable[pa.ChunkedArray | pa.Array], rows: int) -> Longs:
-    """A number for each of `rows` rows, equal where all columns are.
+    """A code for each of `rows` rows, equal for rows that are equal in all columns.
 
     Null equals null, floats are equal by their bits and all NaN are one (SP5).
     """
@@ -24,7 +24,7 @@ def row_codes(columns: Iterable[pa.ChunkedArray | pa.Array], rows: int) -> Longs
 
 
 def occurrences(codes: Longs) -> Longs:
-    """The number of times that the same code came before, for each code."""
+    """The number of equal codes before each code."""
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(codes) else np.zeros(0, np.int64)

@@ -83,19 +83,18 @@ def keep_rows(rows: pa.Table, bound: Expression, schema: Schema) -> pa.Table:
 
 @lru_cache(8)
 def _values(kind: str, values: tuple[Any, ...]) -> pa.Table:
-    """Literals of IN, which are the same for each batch of a scan; uuids as their text.
+    """The literals of an IN as a table, cached, since each batch of a scan has the same ones; uuids are their text.
 
-    Of their `kind`, as a double is equal to a decimal that it isn't cast to.
+    `kind` is their type, part of the cache's key: a double may equal a decimal in Python, but makes another table.
     """
     return pa.table({"value": [str(v) for v in values] if kind == UUID.__name__ else values})
 
 
 @frozen
 class _Columns:
-    """The columns that a filter reads, under names of our own.
+    """The columns that a filter reads, under generated names.
 
-    Those of the schema would not do: to DuckDB names that differ in case are one, and `a.b` may be column b of a table
-    called a.
+    The schema's names would not do: DuckDB ignores their case, and may take `a.b` for column b of a table called a.
     """
 
     rows: pa.Table

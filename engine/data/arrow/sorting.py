@@ -16,7 +16,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.sort import NullOrder, SortDirection, SortOrder
 
 RowOrder: TypeAlias = SortOrder | ZOrder
-"""What rows can be sorted by."""
+"""The orders that rows can be sorted by."""
 
 
 @frozen
@@ -27,7 +27,7 @@ class SortKeys:
     directions: tuple[tuple[str, str], ...]
 
     def indices(self) -> pa.Array:
-        """The places of the rows in their order, equal ones as they come."""
+        """The row numbers in sorted order; equal rows keep their order."""
         return pc.sort_indices(self.columns, sort_keys=list(self.directions))
 
 
@@ -48,9 +48,10 @@ def sort_table(table: pa.Table, order: RowOrder, schema: Schema) -> pa.Table:
 
 
 def sort_keys(table: pa.Table, orders: Sequence[RowOrder], schema: Schema, *, whatever_rows: bool = False) -> SortKeys:
-    """The keys of a table's rows by one order inside of another.
+    """The keys to sort a table's rows by the first order, then the next.
 
-    With `whatever_rows` they have the same columns for any rows. Raises ValidationError as `sort_table` does.
+    With `whatever_rows` the keys have the same columns for any rows, with nulls or without. Raises ValidationError as
+    `sort_table` does.
     """
     columns: dict[str, pa.Array] = {}
     directions: list[tuple[str, str]] = []
@@ -79,7 +80,7 @@ def _field_keys(
         if pa.types.is_null(column.type):
             continue
         if column.null_count or whatever_rows:
-            # Arrow has one place for all nulls; a key of its own gives each column its place.
+            # Arrow has one null order for all keys; a key of its own gives each column its null order.
             nulls_first = f.null_order is NullOrder.NULLS_FIRST
             yield f"null{i}", column.is_null().cast(pa.int8()), "descending" if nulls_first else "ascending"
         yield f"value{i}", _sortable(column), "ascending" if f.direction is SortDirection.ASC else "descending"

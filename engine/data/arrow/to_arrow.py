@@ -42,7 +42,7 @@ def _no_rows(data: Any) -> ValidationError:
 
 
 def _stream_to_arrow(data: Any) -> pa.RecordBatchReader:
-    """Rows of what gives Arrow's C stream, which a column alone, as a Series, may do too."""
+    """The rows of an object that gives Arrow's C stream. A single column, such as a Series, may too, but is refused."""
     try:
         return pa.RecordBatchReader.from_stream(data)
     except pa.ArrowInvalid as e:
@@ -52,9 +52,9 @@ def _stream_to_arrow(data: Any) -> pa.RecordBatchReader:
 
 
 def _pandas_to_arrow(frame: Any) -> pa.RecordBatchReader:
-    """A pandas frame as Arrow, with the levels of its index that have a name, whatever kind of index it is.
+    """A pandas frame as Arrow, with the named levels of its index as columns, whatever kind of index it is.
 
-    Those without one count rows, as a filter or a sort left them.
+    Levels without a name are dropped: they only number rows.
     """
     table = pa.Table.from_pandas(frame, preserve_index=any(name is not None for name in frame.index.names))
     return table.drop_columns([n for n in table.column_names if _UNNAMED_LEVEL.fullmatch(n)]).to_reader()

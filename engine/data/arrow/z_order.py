@@ -1,4 +1,4 @@
-"""Z-order: the sort key of rows whose columns count alike, of interleaved bits, as Java's `zorder(c1, c2)` makes it."""
+"""Z-order: a sort key of interleaved bits, in which all columns count alike, as Java's `zorder(c1, c2)` makes it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _ORDERED = (*_LONGS, *_BYTES, BooleanType, FloatType, DoubleType, DecimalType)
 
 @frozen
 class ZOrder:
-    """An order by columns that count alike, named by their field ids; no table's sort order can say it."""
+    """A z-order by columns, given by their field ids; a sort order of the spec can't express it."""
 
     source_ids: tuple[int, ...]
 
@@ -82,8 +82,8 @@ class ZOrder:
 def z_order_words(table: pa.Table, order: ZOrder, schema: Schema) -> list[pa.Array]:
     """The key of each row as unsigned words, the most significant first, as many as the order has columns.
 
-    Each column brings 8 bytes whose order is that of its values: null is zeros, NaN above all numbers, of text and
-    bytes it is the first 8.
+    Each column adds 8 bytes that sort as its values do: null is zeros, NaN is above all numbers, text and binary are
+    their first 8 bytes.
     """
     words = [
         ordered_word(nested_column(table, schema.path(i)), schema.find_field(i).primitive_type)
@@ -93,7 +93,7 @@ def z_order_words(table: pa.Table, order: ZOrder, schema: Schema) -> list[pa.Arr
 
 
 def interleaved(words: Sequence[Words]) -> Sequence[Words]:
-    """The bits of the words in turn, from the first of each on."""
+    """The words with their bits interleaved, the most significant first."""
     if len(words) == 1:
         return words
     out = [np.empty(len(words[0]), np.uint64) for _ in words]
@@ -139,7 +139,7 @@ def _of_longs(values: npt.NDArray[np.generic]) -> Words:
 
 
 def _of_doubles(values: npt.NDArray[np.generic]) -> Words:
-    """By bits, those of negative values turned round; all NaN are one."""
+    """The bits of doubles, flipped for negative values, so that they sort as the doubles do; all NaN are one."""
     doubles = values.astype(np.float64)
     doubles[np.isnan(doubles)] = np.nan
     bits = doubles.view(np.uint64)
@@ -147,7 +147,7 @@ def _of_doubles(values: npt.NDArray[np.generic]) -> Words:
 
 
 def _unscaled(array: pa.Array, precision: int) -> npt.NDArray[np.int64]:
-    """The unscaled values, of large ones the highest bits that a value of the precision can have."""
+    """The unscaled values; of a large precision only the highest 64 of the bits that a value can have."""
     halves = np.frombuffer(array.buffers()[1], np.uint64)[2 * array.offset :][: 2 * len(array)].reshape(-1, 2)
     low, high = halves[:, 0], halves[:, 1].view(np.int64)
     shift = max(0, (10**precision).bit_length() + 1 - 64)

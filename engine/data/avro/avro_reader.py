@@ -1,6 +1,6 @@
 """Rows of Avro data files as Arrow batches.
 
-Spec: Appendix A Avro (M7). Times stay integers all the way, because Python's own end at the year 9999.
+Spec: Appendix A Avro (M7). Times stay integers all the way, because Python's `datetime` ends at the year 9999.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class AvroRows:
 
 
 def without_logical_types(schema: Any) -> Any:
-    """The same encoding, read as plain numbers and bytes."""
+    """The Avro schema without logical types, so that the same bytes are decoded as plain numbers and bytes."""
     if isinstance(schema, list):
         return [without_logical_types(s) for s in schema]
     if isinstance(schema, dict):

@@ -179,7 +179,7 @@ class AvroEncoder:
         """See `Encoder`: an Avro file ends with its last block."""
 
     def layout(self) -> Layout:
-        """See `Encoder`: rows lie beside each other, and readers find blocks from any offset."""
+        """See `Encoder`: Avro stores rows, so columns have no size, and readers find blocks from any offset."""
         return Layout(None, None)
 
     def abandon(self) -> None:

@@ -1,8 +1,8 @@
 """Column metrics of written data, gathered batch by batch from the Arrow data itself.
 
-Spec: Manifests, data_file fields 108 to 128 (M4, M5, M8). The Parquet footer only gives column sizes, so that what it
-truncates or leaves out does not matter. Fields inside lists and maps have counts and no bounds, as Java writes them; a
-variant has none either, since bounds of its parts are optional.
+Spec: Manifests, data_file fields 108 to 128 (M4, M5, M8). Only column sizes come from the file's footer, so bounds that
+a footer truncates or omits do not matter. Fields inside lists and maps have counts and no bounds, as Java writes them;
+a variant has no bounds either, since bounds of its parts are optional.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def _extremes(iceberg_type: PrimitiveType, array: pa.Array) -> tuple[Any, Any]:
 class _ShapeColumn:
     """The metrics of one column of shapes so far.
 
-    Edges of a geography bend away from the straight line between their ends, out of a box around these; so there are
-    bounds of points only.
+    An edge of a geography may bend out of the box around its ends, so a geography column has bounds only if all its
+    shapes are points.
     """
 
     iceberg_type: PrimitiveType

@@ -74,7 +74,7 @@ def walk_file(fields: Iterable[FileField]) -> Iterator[FileField]:
 
 
 def check_names(fields: Iterable[FileField], where: str) -> None:
-    """Raises CorruptFileError naming the file `where` two columns of one struct have the same name."""
+    """Raises CorruptFileError if two columns of one struct have the same name; `where` names the file."""
     seen: set[str] = set()
     for f in fields:
         if f.name in seen:
@@ -84,12 +84,12 @@ def check_names(fields: Iterable[FileField], where: str) -> None:
 
 
 def has_ids(fields: Iterable[FileField]) -> bool:
-    """Whether any column has an id; a name mapping is for files where none has."""
+    """Whether any column has an id; a name mapping applies only to files without ids."""
     return any(f.field_id is not None for f in walk_file(fields))
 
 
 def with_mapping(fields: tuple[FileField, ...], mapping: NameMapping) -> tuple[FileField, ...]:
-    """The columns with the ids that a name mapping gives their names; none where it doesn't know the name."""
+    """The columns with the ids that a name mapping gives to their names; without an id if the name is not mapped."""
     out = []
     for f in fields:
         found = mapping.find(f.name)

@@ -1,7 +1,7 @@
 """Partition values in the path of a file, as Hive and Spark lay files out: `.../city=Oslo/day=2024-01-02/a.parquet`.
 
-Such files lack the columns that the path has, which is how the value of an identity partition is meant to be read
-(Spec: Column Projection, P1).
+Such files lack the columns that are in the path. Readers take these from the identity partition values of the file, as
+for any column that a file lacks (Spec: Column Projection, P1).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @frozen
 class HivePath:
-    """The values that the folders of a path give a table's columns.
+    """The values that the folders of a path give to a table's columns.
 
-    `texts` has all that they name, by field id, None for null; `values` those by which the table is partitioned as
-    they are, in the form of the column's type.
+    `texts` has the text for every column that a folder names, by field id, None for null. `values` has those of
+    identity partition columns only, as values of the column's type.
     """
 
     path: str
@@ -49,7 +49,7 @@ class HivePath:
 
     @classmethod
     def of(cls, path: str, schema: Schema, spec: PartitionSpec) -> HivePath:
-        """The values in a path. Raises ValidationError where a column has two, or one that is not of its type."""
+        """The values in a path. Raises ValidationError where a column has two values, or one not of its type."""
         identity = {f.source_id: f for f in spec.fields if isinstance(f.transform, IdentityTransform)}
         texts: dict[int, str | None] = {}
         for folder in path.split("/")[:-1]:
@@ -63,9 +63,10 @@ class HivePath:
         return cls(path, schema, spec, texts, values)
 
     def check_absent(self, present: Collection[int]) -> None:
-        """Raises ValidationError where rows would lose a value that the path has, or a partition can't be told.
+        """Raises ValidationError where a value of the path would be lost, or a partition value can't be computed.
 
-        `present` are the ids of the file's own columns.
+        It would be lost if the file lacks the column and no identity partition keeps it. `present` are the ids of the
+        file's own columns.
         """
         for i in self.texts.keys() - self.values.keys() - set(present):
             raise ValidationError(
@@ -83,7 +84,7 @@ class HivePath:
                     )
 
     def given(self, present: Collection[int]) -> tuple[PartitionSpec, tuple[Any, ...]]:
-        """A spec of the columns that only the path has, and their values."""
+        """A spec of the identity partition columns that only the path has, and their values."""
         fields = tuple(f for f in self.spec.fields if self._is_given(f) and f.source_id not in present)
         return PartitionSpec(fields, self.spec.spec_id), tuple(self.values[f.source_id] for f in fields)
 
@@ -105,7 +106,7 @@ class HivePath:
 
 
 def _column(key: str, schema: Schema, identity: Mapping[int, PartitionField]) -> NestedField | None:
-    """The column that a folder names; Hive writes lower case, and a partition may be called something else."""
+    """The column that a folder names: by name, else in any case as Hive writes lower case, else by partition field."""
     for case_sensitive in (True, False):
         if schema.has_name(key, case_sensitive):
             return schema.find_field(key, case_sensitive)
@@ -113,7 +114,7 @@ def _column(key: str, schema: Schema, identity: Mapping[int, PartitionField]) ->
 
 
 def _is_same(said: Any, found: Any) -> bool:
-    """Hive has one folder for nulls and empty texts."""
+    """Whether both are the same value; null is the same as an empty text, since Hive has one folder for both."""
     both_nan = said != said and found != found
     return bool(said == found or both_nan or (said is None and found == ""))
 
@@ -129,14 +130,14 @@ def _value(path: str, schema: Schema, field_id: int, text: str | None) -> Any:
 
 
 def _digits(text: str) -> str:
-    """The text of a number. Raises ValueError for what only Python takes for one, as `1_0`."""
+    """The text of a number. Raises ValueError for forms that only Python accepts, such as `1_0`."""
     if not text.isascii() or "_" in text or text != text.strip():
         raise ValueError("it is not written as a number")
     return text
 
 
 def _parsed(kind: Type, text: str) -> Any:
-    """Raises ValueError, of which ValidationError is one."""
+    """The value of a text. Raises ValueError; a ValidationError is one."""
     match kind:
         case IntegerType() | LongType():
             return from_json(kind, int(_digits(text)))

@@ -1,7 +1,7 @@
-"""Metrics modes of table properties, which tell how much is recorded of each column, and truncated bounds.
+"""Metrics modes, by which table properties choose the metrics of each column, and truncated bounds.
 
 Java's rules: `write.metadata.metrics.default`, `write.metadata.metrics.column.<name>`, sorted columns keep bounds, and
-of wide schemas only the first columns have metrics unless a default is set.
+only the first columns of a wide schema have metrics unless a default is set.
 """
 
 from __future__ import annotations

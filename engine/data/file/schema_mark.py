@@ -1,7 +1,7 @@
-"""The mark in a data file's name that tells which columns it was written with, under which names and of which types.
+"""The mark in a data file's name: a hash of the ids, names and types of the columns that it was written with.
 
-A plan has many files and opens none: by the mark it knows the names inside of those that the engine wrote, whatever
-table they are in now, and knows nothing of all others.
+A plan has many files and opens none. From the mark it knows the column names inside a file that the engine wrote,
+whatever table the file is in now; it knows nothing of files without a mark.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from icecore.engine.spec.schema import MAX_FIELD_ID, Schema
 from icecore.engine.spec.types import NestedField, children
 
 MARK = r"-(?P<mark>s[0-9a-f]{14})\.[a-z]+"
-"""How a file's name ends that has a mark."""
+"""The end of a file's name that has a mark."""
 _MARK = re.compile(MARK + r"\Z")
 _BYTES = 7
 
 
 def schema_mark(schema: Schema) -> str:
-    """The mark of files of a schema: of ids, names and types at any depth, but of no reserved columns."""
+    """The mark of files with this schema: a hash of ids, names and types at any depth, without reserved columns."""
     text = orjson.dumps(_columns(f for f in schema.fields if f.field_id <= MAX_FIELD_ID))
     return f"s{blake2b(text, digest_size=_BYTES).hexdigest()}"
 

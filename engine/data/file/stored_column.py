@@ -27,7 +27,7 @@ from icecore.engine.spec.types import (
 def stored_schema(schema: Schema) -> Schema:
     """The schema without columns of type unknown, at any depth.
 
-    Raises ValidationError where nothing is left of a struct, list or map, which Parquet can't hold.
+    Raises ValidationError where the table, a struct, a list or a map would have no column left to store.
     """
     if not any(_stores_nothing(f.field_type) for f in walk(schema.fields)) and schema.fields:
         return schema

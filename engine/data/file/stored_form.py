@@ -20,7 +20,7 @@ class Form(Protocol):
         ...
 
     def array(self, t: PrimitiveType, array: pa.Array, path: str) -> pa.Array:
-        """The values in that type; `path` names the column in errors."""
+        """The values as the type that `primitive` gives; `path` names the column in errors."""
         ...
 
     def field(self, f: NestedField, arrow_type: pa.DataType) -> pa.Field:

@@ -1,7 +1,7 @@
 """Bounding boxes of shapes in well-known binary.
 
-Spec: Bounds for Geometry and Geography, Bound Serialization (M8). ISO's numbers of types for Z and M are read, and the
-flags that PostGIS sets instead.
+Spec: Bounds for Geometry and Geography, Bound Serialization (M8). Z and M are read both from ISO's type numbers and
+from the flags that PostGIS sets instead (EWKB).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from icecore.engine.errors import ValidationError
 _POINT, _LINE, _POLYGON, _PARTS = 1, 2, 3, (4, 5, 6, 7)
 _Z_FLAG, _M_FLAG, _SRID_FLAG = 0x80000000, 0x40000000, 0x20000000
 _MOST_DEPTH = 64
-# Which of x, y, z, m the numbers of a point are, by the thousands of the type.
+# The axes (x, y, z and m are 0 to 3) of a point's coordinates, by the thousands digit of the WKB type.
 _DIMENSIONS = {0: (0, 1), 1: (0, 1, 2), 2: (0, 1, 3), 3: (0, 1, 2, 3)}
 
 
@@ -43,7 +43,7 @@ class Box:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no box for want of x or y (M8)."""
+        """Whether no x or no y was added, so that there is no box (M8)."""
         return math.isnan(self.low[0]) or math.isnan(self.low[1])
 
     def lower_bound(self) -> bytes:
@@ -55,7 +55,7 @@ class Box:
         return _point(self.high)
 
     def _shape(self, data: bytes, at: int, depth: int) -> int:
-        """Widens the box by the shape that begins at a byte; the byte at which it ends."""
+        """Widens the box by the shape that begins at byte `at`, and returns the byte at which it ends."""
         if depth > _MOST_DEPTH:
             raise ValueError("shapes are nested too deep")
         order = {0: ">", 1: "<"}.get(data[at] if at < len(data) else -1)

@@ -1,4 +1,4 @@
-"""Stripes of ORC files whose times don't fit into nanoseconds of 64 bits, which Arrow refuses, read by pyorc."""
+"""Stripes of ORC files with timestamps beyond 64-bit nanoseconds, which Arrow refuses to read and pyorc reads."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NS_MIN, _NS_MAX = -(2**63), 2**63 - 1
 def stripe_batches(
     source: pa.NativeFile, where: str, schema: pa.Schema, names: list[str], stripe: int, batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one stripe: whole columns, named in the order of the file's Arrow schema.
+    """The rows of one stripe. `names` are top-level columns in the order of the file's Arrow schema.
 
-    Timestamps are in nanoseconds where a batch's fit, else in microseconds, rounded down. pyorc gives maps as
-    dicts: of keys that are equal, 0.0 and -0.0 among them, the last value is kept. Raises CorruptFileError.
+    Timestamps are in nanoseconds if all of a batch fit, else in microseconds, rounded down. pyorc gives maps as dicts,
+    so only the last value of equal keys is kept; 0.0 and -0.0 are equal. Raises CorruptFileError.
     """
     fields = [schema.field(n) for n in names]
     converters = {
@@ -53,7 +53,7 @@ class _Nanoseconds(ORCConverter):
 
 
 class _Days(ORCConverter):
-    """Dates as days since 1970: Python's own end at the year 9999."""
+    """Dates as days since 1970, because Python's `date` ends at the year 9999."""
 
     @staticmethod
     def from_orc(days: int) -> int:

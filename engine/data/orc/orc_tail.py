@@ -87,7 +87,7 @@ def _stripe(message: int | bytes, where: str) -> Stripe:
 
 
 def _fields(message: bytes, where: str) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protocol buffer message: numbers, and bytes for what is nested."""
+    """The varint fields of a protocol buffer message as numbers, and its length-delimited ones as bytes."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at, where)

@@ -94,8 +94,8 @@ class OrcForm:
 def _checked_times(array: pa.Array, per_second: int, path: str) -> pa.Array:
     """Raises ValidationError for times before 1970 that are no whole seconds.
 
-    ORC keeps seconds and, without a sign, nanoseconds apart. Arrow writes the latter with a sign, so that Java reads
-    another time; and what ORC's own writers do makes the last second before 1970 the first one after it.
+    ORC stores seconds and unsigned nanoseconds apart. Arrow writes negative nanoseconds, so that Java reads another
+    time; the way of ORC's own writers turns times in the last second before 1970 into times in the first one after it.
     """
     numbers = np.asarray(pc.fill_null(array.cast(pa.int64()), 0))
     wrong = (numbers < 0) & (numbers % per_second != 0)

@@ -1,7 +1,7 @@
-"""The choice of columns that a Parquet file stores by a dictionary.
+"""The choice of columns that a Parquet file stores with a dictionary.
 
-Arrow's writer makes a dictionary of any column, until its size is at a limit. Where values hardly come twice that costs
-time, and more bytes than the values themselves.
+Arrow's writer builds a dictionary for every column, up to a size limit. For a column of mostly distinct values that
+costs time, and more bytes than the plain values.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ _FEW_ROWS = 1000
 _MANY_BYTES = 2**30
 """More may not fit into one array of strings."""
 _WINDOWS, _ROWS_OF_A_WINDOW = 10, 500
-# Shares of the rows looked at that are different values: what is in between is told by all rows alone.
+# Shares of distinct values in a sample: no dictionary from the first on, one below the second, else all rows decide.
 _DIFFERENT, _REPEATED = 0.99, 0.25
 
 
 def dictionary_columns(rows: pa.Table) -> bool | list[str]:
-    """The paths in a Parquet file of the columns for which a dictionary is less than the values; True for all.
+    """The Parquet paths of the columns that are smaller with a dictionary than without; True for all columns.
 
-    Of many rows parts are looked at first, spread over all of them; few rows, or very many, are not looked at.
+    A sample of the rows is looked at first, and all rows only where it does not decide. For few rows, or very many,
+    nothing is looked at and the answer is True.
     """
     if rows.num_rows < _FEW_ROWS or rows.nbytes > _MANY_BYTES:
         return True
@@ -38,7 +39,7 @@ def dictionary_columns(rows: pa.Table) -> bool | list[str]:
 
 
 def _part_of(rows: pa.Table) -> pa.Table:
-    """Rows of all parts of a table, in runs, since a value may come again only in the next row or only far away."""
+    """Runs of rows spread over a table, since a value may be repeated only in the next row or only far away."""
     if rows.num_rows <= _WINDOWS * _ROWS_OF_A_WINDOW:
         return rows
     last = rows.num_rows - _ROWS_OF_A_WINDOW
@@ -64,7 +65,7 @@ def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _repeats(values: pa.Array) -> bool | None:
-    """Whether values come again, told by some of them; None where these don't tell it."""
+    """Whether sampled values are repeated enough for a dictionary; None where the sample does not decide."""
     different = _different(values)
     if different is None:
         return True
@@ -81,7 +82,7 @@ def _is_less(values: pa.Array) -> bool:
 
 
 def _different(values: pa.Array) -> pa.Array | None:
-    """The values that differ; None where Arrow can't compare values of their type."""
+    """The distinct values; None where Arrow can't compare values of their type."""
     try:
         return values.unique()
     except pa.ArrowNotImplementedError:

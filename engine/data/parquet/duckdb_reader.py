@@ -69,7 +69,7 @@ def _with_ids(f: pa.Field, node: _Node) -> pa.Field:
     """The Arrow field with the ids of the schema element that it came from, at every level."""
     t = f.type
     if is_variant(f):
-        # DuckDB has put it together; what it was shredded into has no ids.
+        # DuckDB has put the variant together; the columns that it was shredded into have no ids.
         pass
     elif pa.types.is_struct(t):
         t = pa.struct([_with_ids(c, n) for c, n in zip(t, node.children, strict=True)])

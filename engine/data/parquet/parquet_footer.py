@@ -1,7 +1,8 @@
 """Logical types put into the footer of a Parquet file that is just being written.
 
 Spec: Appendix A Parquet; parquet-format, LogicalTypes. pyarrow can't write the VARIANT annotation, nor every edge
-algorithm of GEOGRAPHY. The footer is in Thrift's compact protocol and comes last: it is changed before it is let out.
+algorithm of GEOGRAPHY. The footer, in Thrift's compact protocol, comes last: it is held back and changed before it is
+written.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def _crs(crs: str) -> bytes:
 
 
 def with_logical_types(tail: bytes, logical_types: Mapping[int, bytes]) -> bytes:
-    """The end of a Parquet file, from its footer on, with the logical types of these field ids.
+    """The end of a Parquet file, footer included, with `logical_types` set for the columns of these field ids.
 
     Raises StorageError where the footer is not one that pyarrow writes.
     """
@@ -114,7 +115,7 @@ class _Element:
 
 @define(eq=False)
 class HoldingSink:
-    """A stream that passes on what is written, or holds it back from a point on, so that the end can be changed."""
+    """A stream that passes bytes on, and from `hold` on holds them back, so that the end of a file can be changed."""
 
     sink: pa.NativeFile
     closed: bool = False

@@ -1,6 +1,6 @@
 """The row groups of a Parquet file: their offsets and the bytes of their columns.
 
-Spec: parquet-format, FileMetaData. pyarrow knows this too, but asking it ends the process at some broken footers.
+Spec: parquet-format, FileMetaData. pyarrow tells this too, but some broken footers make it crash the process.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ def read_footer(source: pa.NativeFile) -> bytes:
 
 
 def around_row_groups(footer: bytes) -> tuple[bytes, bytes]:
-    """The bytes of a footer before and after those of its rows: what it says of the columns, and of the whole file.
+    """The bytes of a footer before its number of rows, with the schema, and those after its row groups, of the file.
 
-    The latter begin with the distance to the field that is first there, so that those of one footer are not the end of
-    another that has more fields. Raises ValueError where there are none, or where they can't be told apart.
+    The latter begin with a header that has the distance from the field before, so they can't also be the end of a
+    footer with more fields. Raises ValueError where they are empty, or where the row groups do not directly follow the
+    number of rows.
     """
     reader = ThriftReader(footer)
     found: dict[int, tuple[int, int]] = {}

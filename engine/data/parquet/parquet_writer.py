@@ -25,7 +25,7 @@ _GEO = (GeometryType, GeographyType)
 
 
 class WkbType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
-    """GeoArrow's type of WKB, by which Arrow's Parquet writer knows shapes and writes their statistics."""
+    """GeoArrow's extension type of WKB: by it Arrow's Parquet writer recognizes shapes and writes their statistics."""
 
     def __init__(self, metadata: bytes) -> None:
         self._metadata = metadata
@@ -41,7 +41,7 @@ class WkbType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
 
 @frozen
 class ParquetForm:
-    """Columns as pyarrow's Parquet writer takes them; only needed where the schema has shapes."""
+    """Columns as pyarrow's Parquet writer takes them; only those of shapes change."""
 
     def primitive(self, t: PrimitiveType) -> pa.DataType:
         """See `Form`."""
@@ -86,7 +86,7 @@ class ParquetEncoder:
         self._begun: Any = None
 
     def _writer(self, rows: pa.Table | None = None) -> Any:
-        """Arrow's writer, which the first rows choose the encodings of."""
+        """Arrow's writer, begun when first asked for; the rows given then choose the columns with dictionaries."""
         if self._begun is None:
             self._begun = pq.ParquetWriter(
                 self._sink,

@@ -24,7 +24,7 @@ def varint(value: int) -> bytes:
 class ThriftReader:
     """A cursor over encoded values. Raises ValueError where the bytes end too early or are of no known kind.
 
-    `header_at` is where the header of the field begins that `struct` has just called for.
+    `header_at` is the offset of the header of the field for which `struct` last called `field`.
     """
 
     data: bytes
@@ -32,7 +32,7 @@ class ThriftReader:
     header_at: int = 0
 
     def struct(self, field: Callable[[int, int], Any]) -> None:
-        """Calls `field(id, kind)` for each field of a struct; it has to read or skip the value."""
+        """Calls `field(id, kind)` for each field of a struct; `field` must read or skip the value."""
         field_id = 0
         while True:
             header_at = self.at
@@ -79,7 +79,7 @@ class ThriftReader:
         return count, header & 0xF
 
     def skip(self, kind: int, *, in_list: bool = False) -> None:
-        """Skips a value. A boolean field is its header, one in a list is a byte."""
+        """Skips a value. A boolean field is all in its header, a boolean in a list is a byte."""
         if kind in _BOOLEANS:
             self._advance(int(in_list))
         elif kind == _BYTE:

@@ -1,6 +1,6 @@
 """Delete files read once and applied to the rows of many data files.
 
-Spec: Row-level Deletes (D2 to D5). Which delete files apply to a data file is the plan's business.
+Spec: Row-level Deletes (D2 to D5). The plan decides which delete files apply to a data file.
 """
 
 from __future__ import annotations
@@ -67,16 +67,17 @@ class DeleteCache:
         return np.unique(np.concatenate(parts)) if parts else _NONE
 
     def counted_rows(self, storage: Storage, tasks: Sequence[FileScanTask]) -> tuple[int, list[FileScanTask]]:
-        """The number of rows that deletes leave in the files of some tasks, and the tasks whose rows have to be read.
+        """The number of live rows in the files of some tasks, and the other tasks, whose rows have to be read to count.
 
-        Raises MissingFileError or CorruptFileError naming the delete file.
+        Those have a residual, equality deletes or an unknown number of records. Raises MissingFileError or
+        CorruptFileError naming the delete file.
         """
         rows = [self._live_rows(storage, t.file, t.delete_files) if t.residual == TRUE else None for t in tasks]
         left = [t for t, n in zip(tasks, rows, strict=True) if n is None]
         return sum(n for n in rows if n is not None), left
 
     def _live_rows(self, storage: Storage, file: ContentFile, deletes: Sequence[ContentFile]) -> int | None:
-        # Writers that didn't know a number of records have left -1 behind.
+        # -1 stands in files of writers that did not know the number of records.
         if file.record_count < 0 or any(d.content is DataFileContent.EQUALITY_DELETES for d in deletes):
             return None
         if not deletes:
@@ -104,7 +105,7 @@ class DeleteCache:
     def equality_keys(
         self, storage: Storage, deletes: Sequence[ContentFile], identification: Identification
     ) -> list[tuple[tuple[ColumnReader, ...], EqualityKeys]]:
-        """The keys of equality delete files by their key columns, with the readers of these columns.
+        """The keys of equality delete files, together for those with the same equality ids, and their columns' readers.
 
         Raises MissingFileError or CorruptFileError naming the delete file.
         """
@@ -158,7 +159,7 @@ class DeleteCache:
 
 
 def read_position_deletes(storage: Storage, d: ContentFile) -> dict[str, Positions]:
-    """The deleted positions by data file, as `path_key` has its path. Raises MissingFileError, CorruptFileError."""
+    """The deleted positions by the `path_key` of each data file. Raises MissingFileError, CorruptFileError."""
     found: dict[str, list[Positions]] = {}
     for paths, positions in position_delete_rows(storage, d):
         _split_by_path(storage, paths, np.asarray(positions), found)
@@ -180,7 +181,7 @@ def position_delete_rows(storage: Storage, d: ContentFile) -> Iterator[tuple[pa.
     for batch in source.batches(frozenset(n.leaf for n in nodes), 0, TO_THE_END, BATCH_ROWS):
         paths, positions = (make(n, batch.columns, batch.first_position, batch.length) for n in nodes)
         if paths.null_count or positions.null_count:
-            # Neither may be null, but Impala leaves such rows aside, and they name no row anyway.
+            # The spec allows no nulls here, but such rows name no row, and Impala skips them too.
             named = pc.and_(paths.is_valid(), positions.is_valid())
             paths, positions = paths.filter(named), positions.filter(named)
         yield paths, positions

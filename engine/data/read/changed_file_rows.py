@@ -1,6 +1,6 @@
-"""The rows of files that a commit removed, added or gave other deletes, read file by file.
+"""The rows of files that a commit removed, added, or changed the deletes of, read file by file.
 
-Spec: Row-level Deletes (D2 to D5). What a commit did is told by the live rows before and after it.
+Spec: Row-level Deletes (D2 to D5). The live rows before and after a commit tell what it changed.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class FileRows:
 
     @property
     def has_any(self) -> bool:
-        """Whether there may be any."""
+        """Whether there may be any rows."""
         return self.positions is None or len(self.positions) > 0
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Its part of a batch, which has the column `_pos`."""
+        """The rows of a batch at `positions`, or all of them without; the batch must have `_pos` to find positions."""
         if self.positions is None:
             return batch
         return batch.filter(pa.array(np.isin(batch[POS.name].to_numpy(), self.positions)))
@@ -57,7 +57,7 @@ class ChangedRowsReader:
     table_schemas: tuple[Schema, ...]
 
     def parted(self, old: FileScanTask, new: FileScanTask, deletes: DeleteCache) -> tuple[FileRows, FileRows]:
-        """The rows of one file that are live only before, and only after its deletes changed."""
+        """The rows of a file that are live only in `old`, and only in `new`: before and after its deletes changed."""
         places = Schema((POS,), self.schema.schema_id)
         before, after = (self.table(FileRows(t), places, deletes)[POS.name].to_numpy() for t in (old, new))
         return FileRows(old, np.setdiff1d(before, after)), FileRows(new, np.setdiff1d(after, before))
@@ -68,7 +68,7 @@ class ChangedRowsReader:
         return pa.Table.from_batches(list(self.batches(rows, projection, deletes)), wanted)
 
     def batches(self, rows: FileRows, projection: Schema, deletes: DeleteCache) -> Iterator[pa.RecordBatch]:
-        """The same as a stream; of some positions only where `projection` has the column `_pos`."""
+        """The rows of `table` as a stream. Rows at some positions only need the column `_pos` in `projection`."""
         task = rows.task
         batches = read_task(
             task,

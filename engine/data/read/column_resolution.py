@@ -55,7 +55,7 @@ class Position:
 class Inherited:
     """A lineage column: as stored where not null, else `first` (plus the row's position, if `by_position`).
 
-    Of a file without a first row id it is a constant: null.
+    `Resolver` makes it a null `Constant` instead if the file has no first row id.
     """
 
     stored: Leaf | None
@@ -95,7 +95,7 @@ class Struct:
 
 @frozen
 class List:
-    """A list, of elements that are resolved."""
+    """A list, put together from its resolved elements."""
 
     name: str
     element: Node
@@ -105,7 +105,7 @@ class List:
 
 @frozen
 class Map:
-    """A map, of keys and values that are resolved."""
+    """A map, put together from its resolved keys and values."""
 
     name: str
     key: Node
@@ -119,9 +119,9 @@ Node: TypeAlias = Constant | Position | Inherited | Leaf | Variant | Struct | Li
 
 @frozen
 class Resolver:
-    """The columns of one file with ids, its partition's identity values by source id, and its lineage.
+    """The resolver of the columns of one file.
 
-    `partition` is the value of `_partition`, where that is wanted.
+    `identity` has its identity partition values by source column id, `partition` the value of `_partition` if wanted.
     """
 
     file: ContentFile
@@ -130,7 +130,7 @@ class Resolver:
     partition: Mapping[int, Any] | None = None
 
     def column(self, field: NestedField, found: tuple[FileField, ...]) -> Node:
-        """The node that makes one expected top-level column. Raises ValidationError where none can."""
+        """The node that makes an expected top-level column of those `found`. Raises ValidationError where none can."""
         if field.field_id >= FIRST_RESERVED_ID:
             return self._reserved(field, found)
         return self._field(field, found, field.name)
@@ -142,14 +142,14 @@ class Resolver:
             case POS.field_id:
                 return Position()
             case DELETED.field_id:
-                # Of deleted rows it is set to true afterwards.
+                # For deleted rows it is set to true afterwards.
                 return Constant(field.field_type, False)
             case i if i == PARTITION_ID:
                 return Constant(field.field_type, self.partition)
             case SPEC_ID.field_id:
                 return Constant(field.field_type, self.file.spec_id)
             case ROW_ID.field_id | LAST_UPDATED_SEQUENCE_NUMBER.field_id if self.file.first_row_id is None:
-                # Its rows have no ids yet, whatever it stores.
+                # Rows of a file without a first row id have no lineage yet, whatever the file stores.
                 return Constant(field.field_type, None)
             case ROW_ID.field_id:
                 return Inherited(self._stored(field, found), self.file.first_row_id, by_position=True)
@@ -192,7 +192,7 @@ class Resolver:
                 return Leaf(source.name, source.first_leaf, field.field_type, where)
 
     def _inside(self, field: NestedField, source: FileField, path: str) -> Node:
-        """The inside of a list or map, which its place tells, as in Java: Spark's own writer gives it no id."""
+        """An element, key or value; without an id its place tells it, as in Java: Spark's own writer gives it none."""
         known = source if source.field_id is not None else evolve(source, field_id=field.field_id)
         return self._field(field, (known,), path)
 

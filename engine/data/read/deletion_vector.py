@@ -31,16 +31,16 @@ Positions = npt.NDArray[np.int64]
 
 KEPT_BYTES = 64 << 20
 SETTLED_NS = 2_000_000_000
-"""A file that changed later than this ago may change again without another time of change."""
+"""A file whose last change is more recent than this may change again and keep the same time of change."""
 
 _KEPT: ByteCache[Hashable, Positions] = ByteCache(within_memory(KEPT_BYTES), lambda found: found.nbytes + 512)
-"""Those of the process, by their files as these are."""
+"""The decoded vectors of this process, by their file's identity (`_of_file`) and place in it."""
 
 
 def read_deletion_vector(storage: Storage, d: ContentFile) -> Positions:
-    """The positions that a deletion vector holds, ascending, which are not to be changed.
+    """The positions that a deletion vector holds, ascending, as an array that is read only.
 
-    Those of local files that were read last are kept. Raises MissingFileError, CorruptFileError naming the file.
+    Vectors of local files are cached. Raises MissingFileError, CorruptFileError naming the file.
     """
     of_file = _of_file(storage.local_path(d.file_path))
     if of_file is None:
@@ -50,7 +50,7 @@ def read_deletion_vector(storage: Storage, d: ContentFile) -> Positions:
 
 
 def _of_file(path: str | None) -> Hashable | None:
-    """A key that a local file has until it changes; None where a change might not be seen."""
+    """A key of a local file that is another after each change; None if a change might not be seen."""
     try:
         found = os.stat(path) if path is not None else None
     except OSError:

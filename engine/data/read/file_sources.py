@@ -1,6 +1,6 @@
 """Data and delete files of any format as batches of their own columns, with the position of each row.
 
-Spec: Appendix A. A source gives a file's columns with their field ids; what they mean to a table `resolve` knows.
+Spec: Appendix A. A source gives a file's columns with their field ids; `column_resolution` makes a table's columns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from icecore.engine.storage.file_io import Storage
 
 BATCH_ROWS = 131_072
 TO_THE_END = 2**62
-# What Arrow says of a timestamp that only fits into microseconds.
+# Part of Arrow's error for a timestamp that only fits into microseconds.
 _TOO_FAR = "out of range for nanosecond"
 
 
@@ -175,7 +175,7 @@ class DuckDBSource:
 class OrcSource:
     """An ORC file, read stripe by stripe. A stripe belongs to the range in which it starts.
 
-    Where the tail can't be decoded that far, all rows belong to the range with byte 0.
+    If the tail can't be decoded, or disagrees with Arrow, all rows belong to the range with byte 0.
     """
 
     written_schema: bytes | None = None

@@ -1,4 +1,4 @@
-"""The columns of Parquet files, told from the footer of one that has the same: to open a file takes ten times as long.
+"""The columns of Parquet files, known from an earlier file with the same schema: opening each takes ten times as long.
 
 Spec: parquet-format, FileMetaData.
 """
@@ -14,12 +14,12 @@ from icecore.engine.spec.content_file import FileFormat
 from icecore.engine.storage.file_io import Storage
 
 _MOST = 32
-"""Where more footers than so many were new, files have little in common, and each is opened."""
+"""The most kinds of footers to remember: with more, files have little in common, and each is opened."""
 
 
 @define(eq=False)
 class KnownColumns:
-    """The columns of the files that were opened, by what their footers say beside rows; for all threads."""
+    """The columns of opened files, by the parts of their footers around the row groups. Threads may share it."""
 
     _known: dict[tuple[bytes, bytes], tuple[FileField, ...]] = field(factory=dict)
 
@@ -37,7 +37,7 @@ class KnownColumns:
 
     @staticmethod
     def _footer(storage: Storage, location: str) -> bytes:
-        """The footer of a file; nothing where it has none, which opening it tells of."""
+        """The footer of a file; empty if it can't be read, of which the error comes when the file is opened."""
         with storage.open_input(location) as source:
             try:
                 return read_footer(source)
@@ -48,5 +48,5 @@ class KnownColumns:
         try:
             self._known[around_row_groups(footer)] = fields
         except (ValueError, RecursionError):
-            # Arrow or DuckDB read more than we do; files like this one are opened each.
+            # Arrow or DuckDB read footers that can't be taken apart here; each such file is opened.
             return

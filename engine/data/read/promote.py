@@ -44,7 +44,7 @@ def check_readable(source: pa.DataType, target: PrimitiveType) -> bool:
     if types.is_null(source):
         return True
     if types.is_duration(source):
-        # In the file these are plain 64-bit integers, of which only Arrow's own note says what they were.
+        # The file has plain 64-bit integers; only the Arrow schema beside them says that they are durations.
         return isinstance(target, LongType)
     if isinstance(source, pa.BaseExtensionType) and not isinstance(source, _EXTENSIONS):
         return check_readable(source.storage_type, target)
@@ -52,7 +52,7 @@ def check_readable(source: pa.DataType, target: PrimitiveType) -> bool:
 
 
 def _holds_values(source: pa.DataType, target: PrimitiveType) -> bool:
-    """Whether the values of a plain Arrow type are or become those of an Iceberg type."""
+    """Whether the values of a plain Arrow type are values of an Iceberg type, or can be promoted to it."""
     types = pa.types
     bytes_like = is_binary_like(source) or types.is_fixed_size_binary(source)
     match target:
@@ -119,7 +119,7 @@ def _promoted(array: pa.Array, target: PrimitiveType, where: str) -> pa.Array:
 
 
 def _timestamp(array: pa.Array, target: pa.TimestampType) -> pa.Array:
-    """The timestamps in another unit, or with a zone where the file has none; the instant's number is what counts."""
+    """The timestamps in another unit, with or without a zone; a zone is added or dropped without shifting instants."""
     if pa.types.is_integer(array.type):
         return array.cast(target)
     if array.type.unit == "ns" and target.unit == "us":

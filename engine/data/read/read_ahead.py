@@ -1,4 +1,4 @@
-"""Reading a few things ahead of whoever takes them, in threads."""
+"""Reading a few items ahead of their consumer, in threads."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 READ_AHEAD = 4
-"""How many are read at once: what is read and not taken yet is in memory."""
+"""The number of items that are read at once; results that are not taken yet are in memory."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def read_ahead(read: Callable[[Item], Result], items: Iterable[Item], at_once: int = READ_AHEAD) -> Iterator[Result]:
-    """The results for the items in their order, so many of them at work. Raises what `read` raises for an item."""
+    """The results for the items in their order, read `at_once` at a time. Raises what `read` raises for an item."""
     with ThreadPoolExecutor(at_once) as pool:
         waiting: deque[Future[Result]] = deque()
         for item in items:

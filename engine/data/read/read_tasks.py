@@ -48,10 +48,10 @@ def read_task(
 
     Batches have exactly `schema_to_arrow(projection, with_ids=False)`; empty ones are left out. The projection may
     hold the reserved columns `_file`, `_pos`, `_deleted`, `_spec_id`, `_partition`, `_row_id` and
-    `_last_updated_sequence_number` by their ids. With `_deleted` deleted rows come too, told by it, as in Java's
-    readers. The residual is not applied: that is `filter_batches` of `row_filter`. `table_schema` names columns of
-    files without ids and types the keys of equality deletes; keys that were dropped since are looked up in
-    `table_schemas`, all that the table has. Tasks that share delete files should share `deletes`.
+    `_last_updated_sequence_number` by their ids. With `_deleted` deleted rows are included and marked true in it, as in
+    Java's readers. The residual is not applied: `row_filter.filter_batches` does that. `table_schema` identifies the
+    columns of files without ids and types the keys of equality deletes; keys that were dropped since are looked up in
+    `table_schemas`, all schemas of the table. Tasks that share delete files should share `deletes`.
 
     Raises, naming the file: MissingFileError, CorruptFileError, StorageError, and ValidationError where a required
     column without default is missing.
@@ -86,14 +86,14 @@ def read_task(
 
 
 def _stored_ids(projection: Schema) -> frozenset[int]:
-    """The columns of a projection that files hold: those of type unknown never are (Spec: Primitive Types)."""
+    """The ids of the fields of a projection that files can hold: all but those of type unknown (T2)."""
     return frozenset(f.field_id for f in walk(projection.fields) if not isinstance(f.field_type, UnknownType))
 
 
 def identity_values(file: ContentFile, specs: Mapping[int, PartitionSpec]) -> dict[int, Any]:
     """The values of identity partition fields by source column id, for files that lack these columns (P1).
 
-    Raises ValidationError where there is no such spec, or its fields are not as many.
+    Raises ValidationError where the file's spec is unknown, or has not as many fields as the partition has values.
     """
     spec = specs.get(file.spec_id)
     if spec is None:

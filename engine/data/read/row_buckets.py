@@ -1,6 +1,6 @@
-"""The rows that a commit removed and added, in files of a temporary folder where they are too many for memory.
+"""The rows that a commit removed and added, in files of a temporary folder if they are too many for memory.
 
-Rows that may be equal are in one bucket, so each is compared alone: memory holds one of them, and what changed.
+Equal rows are in the same bucket, so each bucket is compared by itself: memory holds one bucket, and the changes found.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 
 MOST_BYTES = 8 << 20
-"""So many bytes of data files are compared in memory: with more, buckets are the quicker way, too."""
+"""Up to so many bytes of data files are compared in memory; with more, buckets are also faster."""
 MOST_BUCKETS = 64
-"""As many files are open at once."""
+"""Each bucket is an open file."""
 _ROWS = "bucket_rows"
 _ROWS_AT_ONCE = 1 << 17
 _DELETED, _INSERTED = "deleted", "inserted"
@@ -65,7 +65,7 @@ class RowBuckets:
     hashed: Sequence[str]
 
     def put(self, side: str, tables: Iterable[pa.Table]) -> None:
-        """Adds the rows of a side, once. Raises StorageError where there is no room for them."""
+        """Writes all rows of a side; to be called once for each. Raises StorageError where there is no room."""
         with SpilledRows.in_folder(self.folder) as spilled:
             for rows in tables:
                 for bucket, part in self._parts(rows):

@@ -1,8 +1,8 @@
 """The difference between the rows that a commit removed and those that it added.
 
-A commit that writes files again takes rows away and brings them back: such rows are carried over, and no change. Where
-both sides have row ids (Spec: Row Lineage), the same row is the one with the same id; elsewhere rows are told by the
-values of all columns, as Spark's `create_changelog_view` does.
+A commit that rewrites files removes rows and adds them again: such rows are carried over, and are no change. Where both
+sides have row ids (Spec: Row Lineage), a row is the same if its id is; elsewhere, if the values of all columns are, as
+in Spark's `create_changelog_view`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from icecore.engine.spec.reserved import ROW_ID
 
 @frozen(eq=False)
 class RowDiff:
-    """Removed rows and added rows. `updates` are places in both, of rows that are two forms of one."""
+    """Removed rows and added rows. `updates` are the numbers, in both, of rows that are the old and new form of one."""
 
     deleted: pa.Table
     inserted: pa.Table
     updates: tuple[Longs, Longs] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def without_carried_over(self, columns: Sequence[str]) -> RowDiff:
-        """The difference without the rows that are on both sides, as often as they are, by `columns` and by row id."""
+        """The difference without rows that both sides have, by `columns` and row id; each cancels one of the others."""
         if not self.deleted.num_rows or not self.inserted.num_rows:
             return self
         codes_d, codes_i = self._codes([self._both(n) for n in columns])
@@ -38,12 +38,12 @@ class RowDiff:
         with_id_d, with_id_i = self._codes([pa.array(np.concatenate([codes_d, codes_i])), ids])
         kept_d, kept_i = np.ones(len(codes_d), bool), np.ones(len(codes_i), bool)
         _cancel(with_id_d, with_id_i, kept_d, kept_i, has_d, has_i)
-        # A row without an id, from before the table had any, gets one when it is written again.
+        # A row from before the table had row ids gets one when it is rewritten, so it is matched by its values alone.
         _cancel(codes_d, codes_i, kept_d, kept_i, ~has_d, np.ones(len(codes_i), bool))
         return RowDiff(self.deleted.filter(pa.array(kept_d)), self.inserted.filter(pa.array(kept_i)))
 
     def with_updates(self, identifiers: Sequence[str]) -> RowDiff:
-        """The difference with rows paired that have the same identifier, without identifiers the same row id.
+        """The difference with rows paired by equal identifier columns or, if there are no identifiers, by row id.
 
         Raises ValidationError where several rows on a side have the identifier of one on the other.
         """
@@ -51,7 +51,7 @@ class RowDiff:
         codes_d, codes_i = self._codes([self._both(n) for n in names])
         if not identifiers:
             ids = np.asarray(self._both(ROW_ID.name).is_valid().combine_chunks())
-            # Rows without an id are nobody's other form: codes of their own, which nothing meets.
+            # Rows without an id are paired with none: the codes -1 and -2 are never equal.
             codes_d = np.where(ids[: len(codes_d)], codes_d, -1)
             codes_i = np.where(ids[len(codes_d) :], codes_i, -2)
         shared, at_d, at_i = np.intersect1d(codes_d, codes_i, return_indices=True)

@@ -1,7 +1,7 @@
 """The rows that commits deleted and inserted, read from their files, in one process.
 
-What a commit did is told by the live rows before and after it, so position deletes, deletion vectors and equality
-deletes give the rows that they delete, once.
+A commit's changes are the difference between the live rows before and after it, so a deleted row comes once, whether
+position deletes, a deletion vector or equality deletes delete it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ FilePair = tuple[FileScanTask, FileScanTask]
 
 @frozen
 class CommitFiles:
-    """The files of a commit: gone ones, new ones, and those whose deletes changed, before and after.
+    """The files of a commit: removed ones, added ones, and those whose deletes changed, before and after.
 
-    `ordinal` and `snapshot_id` are those of its rows.
+    `ordinal` and `snapshot_id` go into the changelog columns of its rows.
     """
 
     ordinal: int
@@ -56,11 +56,11 @@ class CommitFiles:
 
     @property
     def tasks(self) -> tuple[FileScanTask, ...]:
-        """The tasks of all its files; of those whose deletes changed the later one."""
+        """The tasks of all its files; of a file whose deletes changed, the later task."""
         return (*self.gone, *self.come, *(new for _, new in self.changed))
 
     def pieces(self) -> list[CommitFiles]:
-        """Its files one by one, but all together where their rows must be compared; none where it has no file."""
+        """The commit cut into single files, or left whole if rows must be compared; nothing if it has no file."""
         if self.must_be_compared:
             return [self]
         one_by_one = [evolve(self, gone=(t,), come=()) for t in self.gone]
@@ -77,7 +77,8 @@ class CommitFiles:
 class CommitRows:
     """A reader of commits, which can be pickled: the `selected` columns of rows, then those of the changelog.
 
-    With `compute_updates` rows of the same `identifier_columns`, without any of the same row id, are two forms of one.
+    With `compute_updates`, a deleted and an inserted row with equal `identifier_columns` (without any, with the same
+    row id) are an update.
     """
 
     reader: ChangedRowsReader
@@ -91,7 +92,7 @@ class CommitRows:
         return with_columns(self.selected, *CHANGELOG)
 
     def batches(self, commits: Iterable[CommitFiles]) -> Iterator[pa.RecordBatch]:
-        """The changes, commit by commit, of one commit the deleted rows before the inserted ones.
+        """The changes, commit by commit; within a commit deleted rows come before inserted ones.
 
         Raises ValidationError where rows can't be told apart by their identifiers, and what reading raises.
         """
@@ -105,7 +106,7 @@ class CommitRows:
     def changes(
         self, gone: Iterable[FileScanTask], come: Iterable[FileScanTask], changed: Iterable[FilePair]
     ) -> Iterator[tuple[str | pa.Array, pa.Table]]:
-        """The changes by files with their type, or the types row by row."""
+        """Tables of changed rows, each after its change type, or after an array with the type of each row."""
         deletes = DeleteCache()
         before, after = ([FileRows(t) for t in tasks] for tasks in (gone, come))
         for old, new in read_ahead(lambda pair: self.reader.parted(*pair, deletes), changed):
@@ -138,7 +139,7 @@ class CommitRows:
 
     @property
     def _read_schema(self) -> Schema:
-        """All columns, since a row is carried over only where none changed, and the reserved ones that are needed."""
+        """All columns, since a carried-over row has changed in none of them, and the reserved columns needed."""
         reserved = [f for f in self.selected.fields if f.field_id >= FIRST_RESERVED_ID]
         return with_columns(self.reader.schema, *{f.field_id: f for f in (*reserved, ROW_ID, POS)}.values())
 
@@ -160,7 +161,7 @@ def _without(rows: pa.Table, places: Longs) -> pa.Table:
 
 
 def _interleaved(changes: RowDiff) -> tuple[pa.Array, pa.Table]:
-    """Updated rows, each as it was and right after it as it became."""
+    """Updated rows with their change types: the old form of each row, right after it the new form."""
     before, after = changes.updates
     both = pa.concat_tables([changes.deleted.take(pa.array(before)), changes.inserted.take(pa.array(after))])
     order = np.arange(both.num_rows).reshape(2, -1).T.ravel()

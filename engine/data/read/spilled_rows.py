@@ -1,4 +1,4 @@
-"""Rows in files of a folder, by name, where they are too many for memory."""
+"""Rows spilled to files of a folder, by name, because they are too many for memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SpilledRows:
 
 
 def spilled_rows(folder: str, name: str, empty: pa.Table) -> pa.Table:
-    """The rows of that name, once all are written; `empty` where there are none."""
+    """The rows of that name, all of which must be written by now; `empty` if there are none."""
     if not os.path.exists(_path(folder, name)):
         return empty
     with pa.OSFile(_path(folder, name)) as file, pa.ipc.open_stream(file) as reader:
@@ -50,7 +50,7 @@ def spilled_rows(folder: str, name: str, empty: pa.Table) -> pa.Table:
 
 
 def spilled_batches(folder: str, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of that name, once all are written, or some columns of them. There must be rows."""
+    """The rows of that name, or some columns of them. All must be written by now, and there must be rows."""
     with pa.OSFile(_path(folder, name)) as file, pa.ipc.open_stream(file) as reader:
         if columns is None:
             yield from reader

@@ -1,4 +1,4 @@
-"""Columns of a table's files by field id: which id a column of a file has, and how one at any depth is read.
+"""Columns of a table's files by field id: the ids of a file's columns, and readers of columns at any depth.
 
 Spec: Column Projection (P1, P2); Equality Delete Files (D4).
 """
@@ -35,11 +35,12 @@ class Identification:
     table_schemas: tuple[Schema, ...] = ()
 
     def identified(self, fields: tuple[FileField, ...], file: ContentFile) -> tuple[FileField, ...]:
-        """The columns with ids: the file's own, else of the name mapping.
+        """The columns with ids: the file's own, else those of the name mapping.
 
-        Without a mapping, Parquet columns are numbered by their place and others found by the table's names, as
-        Java does. A mapping that contradicts the schema (Hive's migration wrote such) gives way to the table's names,
-        and so do places whose types do (Dremio's own tables lack partition columns, which come first in the schema).
+        Without a mapping, Parquet columns get their places as ids, and columns of other formats are found by the
+        table's names, as in Java. The table's names also count if the mapping contradicts the schema (Hive's migration
+        wrote such), or if the types at those places do (files of Dremio's own tables lack partition columns, which come
+        first in the schema).
         """
         if has_ids(fields):
             return fields
@@ -74,7 +75,7 @@ class Identification:
 
 
 def _agrees(mapping: NameMapping, parent_id: int | None, schema: Schema) -> bool:
-    """Whether the mapping has every field at its place in the schema, as far as it is there."""
+    """Whether every mapped field that the schema has is under the same parent in both."""
     for f in mapping.fields:
         known = f.field_id is not None and schema.get_field(f.field_id) is not None
         if known and schema.parent_id(f.field_id or 0) != parent_id:
@@ -136,11 +137,11 @@ def column_reader(schema: Schema, field_id: int) -> ColumnReader | None:
 def column_readers(
     ids: tuple[int, ...], identification: Identification, delete_fields: tuple[FileField, ...], where: str
 ) -> tuple[ColumnReader, ...]:
-    """The key columns of an equality delete file (D4).
+    """The readers of the key columns of an equality delete file (D4).
 
-    One that the table has dropped is as the last schema had it, since files that lack it have its default; where no
-    schema is left that had it, as the delete file has it. Raises CorruptFileError naming the file `where` a column is
-    in neither.
+    A dropped column is read as the last schema with it has it, since files that lack it have its default; if no schema
+    has it any more, as the delete file has it. Raises CorruptFileError for an id that is no primitive column, or that
+    the delete file lacks; `where` names the file.
     """
     out = []
     for field_id in ids:

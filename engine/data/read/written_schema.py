@@ -22,11 +22,11 @@ _FIRST_RESERVED_ID = 2_147_483_447
 def check_written(
     fields: Iterable[FileField], schema: bytes | None, where: str, wanted: frozenset[int] | None = None
 ) -> None:
-    """Raises CorruptFileError naming the file `where` a column's id is in one of the two and not in the other.
+    """Raises CorruptFileError if a field id is in the file's columns and not in its written schema, or the reverse.
 
-    `schema` is the value of `iceberg.schema`, `wanted` the ids to look at, all where it is None. Files without a
-    schema, or without ids, say nothing, and neither do those that only have fewer columns: programs such as Arrow keep
-    the text where they write some of the columns again, and a flipped bit takes no column away.
+    `schema` is the value of `iceberg.schema`, `wanted` the ids to look at (None for all), `where` names the file. Files
+    without a schema or without ids pass, and so do files that only have fewer columns: programs such as Arrow keep the
+    text when they write a part of the columns again, and a flipped bit takes no column away.
     """
     written = _ids(schema) if schema is not None else None
     found = [f.field_id for f in walk_file(fields)]

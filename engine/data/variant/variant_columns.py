@@ -1,7 +1,7 @@
-"""Columns of variants encoded as a whole: primitives from typed columns, arrays and objects from columns of values.
+"""Variants encoded a column at a time: primitives from typed columns, arrays and objects from encoded values.
 
-Spec: parquet-format, VariantEncoding and the table of Shredded Value Types. Columns of values are large_binary arrays.
-All raise ValueError where a column holds what a variant can't.
+Spec: parquet-format, VariantEncoding and the table of Shredded Value Types. Encoded values are large_binary arrays.
+All functions raise ValueError for a value that a variant can't hold.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TIMESTAMPS = {("us", True): 12, ("us", False): 13, ("ns", True): 18, ("ns", Fal
 
 
 def is_typed(t: pa.DataType) -> bool:
-    """Whether a typed column may have this Arrow type, that of a type in the spec's table."""
+    """Whether a shredded `typed_value` may have this Arrow type, by the spec's table."""
     types = pa.types
     if types.is_dictionary(t):
         return is_typed(t.value_type)
@@ -111,14 +111,14 @@ def _prefixed(array: pa.LargeBinaryArray, type_id: int) -> pa.LargeBinaryArray:
 
 
 def arrays(offsets: Ints, values: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """Arrays of consecutive values, which must not be null; offsets start at zero and are one more than arrays."""
+    """Variant arrays of consecutive values, none null. `offsets` start at zero and have one more entry than arrays."""
     return _containers(ARRAY, offsets, values, None)
 
 
 def objects(columns: list[pa.LargeBinaryArray], ids: Ints) -> pa.LargeBinaryArray:
-    """Objects of the values that are not null in each row of some columns.
+    """Variant objects, one per row, with a field for each column that is not null in the row.
 
-    The columns are sorted by name; `ids` has a row per object and the id of each column's name.
+    The columns are sorted by name; `ids` has a row per object and, for each column, the metadata id of its name.
     """
     count = len(ids)
     present = np.column_stack([to_mask(c.is_valid()) for c in columns])
@@ -129,7 +129,7 @@ def objects(columns: list[pa.LargeBinaryArray], ids: Ints) -> pa.LargeBinaryArra
 
 
 def _containers(kind: int, offsets: Ints, values: pa.LargeBinaryArray, ids: Ints | None) -> pa.LargeBinaryArray:
-    """Arrays or objects, each of a run of the values. The ids are those of the values' names."""
+    """Arrays or objects, each of consecutive values; `ids` are the field ids of the values of objects."""
     counts = np.diff(offsets)
     starts = np.zeros(1, np.int64)
     if len(values):
@@ -172,7 +172,7 @@ def _widths(numbers: Ints) -> Ints:
 
 
 def _heads(headers: Ints, numbers: list[tuple[Ints, Ints]]) -> pa.LargeBinaryArray:
-    """A byte each, then numbers of given widths."""
+    """For each row its header byte, then its numbers, each with a width of its own."""
     ends = np.concatenate(([0], np.cumsum(1 + sum(widths for _, widths in numbers))))
     out = np.zeros(ends[-1], np.uint8)
     out[ends[:-1]] = headers
@@ -184,7 +184,7 @@ def _heads(headers: Ints, numbers: list[tuple[Ints, Ints]]) -> pa.LargeBinaryArr
 
 
 def _put(out: npt.NDArray[np.uint8], at: Ints, numbers: Ints, widths: Ints) -> None:
-    """Writes numbers as little-endian bytes, each as wide as it says."""
+    """Writes each number at its place, as so many little-endian bytes as its width says."""
     for i in range(int(widths.max(initial=0))):
         wide = widths > i
         out[at[wide] + i] = numbers[wide] >> 8 * i & 0xFF

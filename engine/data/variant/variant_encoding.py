@@ -1,7 +1,7 @@
 """The binary form of variants: metadata taken apart, objects taken apart and put together.
 
-Spec: T1 variant; parquet-format, VariantEncoding. Values that nothing is done with are passed on as they are. All raise
-ValueError where bytes break the encoding. Names are UTF-8 bytes, because that is what objects are sorted by.
+Spec: T1 variant; parquet-format, VariantEncoding. Values that need no change are passed on undecoded. All functions
+raise ValueError where bytes break the encoding. Names are UTF-8 bytes, because objects are sorted by these.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import pairwise
 from attrs import field, frozen
 
 NULL = b"\x00"
-"""The variant that is null, which is not the absence of a variant."""
+"""The encoded variant null; it is a value, while a missing variant is an Arrow null."""
 
 NO_NAMES = b"\x01\x00\x00"
 """Metadata without field names."""

@@ -34,9 +34,9 @@ _MAX_BYTES = 2**31 - 1
 
 
 def check_variant(t: pa.DataType, where: str, *, may_be_shredded: bool = True) -> None:
-    """Raises CorruptFileError naming `where` columns of this Arrow type are no variant, or are shredded as none may be.
+    """Raises CorruptFileError if an Arrow type is not that of a variant, or is shredded in a way that is not allowed.
 
-    Only in Parquet may they be.
+    Only variants in Parquet files may be shredded. `where` names the file and column.
     """
     t = t.storage_type if isinstance(t, pa.BaseExtensionType) else t
     names = {f.name for f in t} if pa.types.is_struct(t) else set()
@@ -64,10 +64,10 @@ def _check_group(t: pa.DataType, where: str) -> None:
 
 
 def read_variants(array: pa.Array, where: str) -> pa.StructArray:
-    """The Arrow form of variants, of a column as it lies in a file.
+    """The variants of a file's column in Arrow form: metadata and value, shredded ones put together.
 
-    Its type must have passed `check_variant`. A value that is missing is a variant null. Raises CorruptFileError
-    naming `where` the values are no variants, ValidationError where they are more than fit into memory at once.
+    The column's type must have passed `check_variant`. A missing value becomes a variant null. Raises CorruptFileError
+    for values that are no variants, ValidationError for more bytes than one Arrow array holds; both name `where`.
     """
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
     parts = _parts(storage)
@@ -82,7 +82,7 @@ def read_variants(array: pa.Array, where: str) -> pa.StructArray:
     if values.nbytes > _MAX_BYTES:
         raise ValidationError(f"{where}: the variants of {len(storage)} rows take {values.nbytes} bytes: read fewer")
     mask = null_mask(array)
-    # Neither may be null, and some writers look at them in rows without a variant too.
+    # Metadata and value may not be null, and some writers read them even in rows without a variant.
     metadata = metadata.fill_null(NO_NAMES)
     return pa.StructArray.from_arrays([metadata, values.cast(pa.binary())], fields=list(VARIANT_ARROW), mask=mask)
 
@@ -91,7 +91,7 @@ def read_variants(array: pa.Array, where: str) -> pa.StructArray:
 class _Reader:
     """The reader of the variants of some rows.
 
-    Groups inside arrays have rows of their own, whose variants `rows` tells.
+    A group inside an array has a row for each element; `rows` gives the row of `metadata` that each of them belongs to.
     """
 
     metadata: pa.BinaryArray
@@ -133,7 +133,7 @@ class _Reader:
         if not len(both):
             return pc.coalesce(made, plain)
         merged = self.merged(shredded, plain, pa.array(both), rows[both])
-        # Where there was nothing to merge, the value of a row is among the shredded objects or the plain values.
+        # A row that was not merged takes its value from the shredded objects or from the plain values.
         places = np.arange(len(typed)) + np.where(is_object, 0, len(typed))
         places[both] = 2 * len(typed) + np.arange(len(both))
         return pa.concat_arrays([made, plain, pa.array(merged, VALUES)]).take(pa.array(places))
@@ -152,7 +152,7 @@ class _Reader:
     def merged(
         self, shredded: Mapping[bytes, pa.LargeBinaryArray], plain: pa.LargeBinaryArray, places: pa.Array, rows: Ints
     ) -> list[bytes]:
-        """Objects of shredded fields and others, of a few places of the columns."""
+        """Objects of shredded and other fields together, for the rows of the columns at `places`."""
         known, codes = self.dictionaries()
         columns = {name: column.take(places).to_pylist() for name, column in shredded.items()}
         out = []

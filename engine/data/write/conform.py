@@ -1,4 +1,4 @@
-"""Users' Arrow data made to fit a table's schema: by name, losing nothing.
+"""Users' Arrow data cast to a table's schema, matched by name and without loss.
 
 Spec: Default Values (T9), Type Promotion (T7).
 """
@@ -109,7 +109,7 @@ class _Caster:
     """The cast of one array to a field, with the path of names for errors."""
 
     def field(self, f: NestedField, array: pa.Array, path: str) -> pa.Array:
-        """The array cast; nulls under null parents must be masked off by the caller for required fields."""
+        """The array cast to a field. If the field is required no null is allowed, not under a null parent either."""
         array = _plain(array)
         if f.required and array.null_count:
             raise ValidationError(f"column {path!r} is required, found {array.null_count} nulls")
@@ -137,7 +137,7 @@ class _Caster:
         names = [f.name for f in array.type]
         _check_names(names, t.fields, f"{path}.")
         if not t.fields:
-            # Arrow makes one of no columns without rows.
+            # Put together from no columns, Arrow's struct array would have no rows.
             return array
         children = dict(zip(names, struct_children(array), strict=True))
         valid = array.is_valid() if array.null_count else None
@@ -226,7 +226,7 @@ class _Caster:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """The values that a dictionary or runs stand for: before that, Arrow counts no nulls among them."""
+    """The array with a dictionary or runs decoded: encoded, its null count leaves out nulls among the values."""
     if pa.types.is_dictionary(array.type):
         return _decoded(array)
     if pa.types.is_run_end_encoded(array.type):
@@ -241,7 +241,7 @@ def _decoded(array: pa.DictionaryArray) -> pa.Array:
 
 
 def _without_views(values: pa.Array) -> pa.Array:
-    """The values as what Arrow takes some of, which it can't of views, as Polars' categories are."""
+    """The values without view types, which Arrow can't decode to; Polars' categories have such."""
     if pa.types.is_string_view(values.type):
         return values.cast(pa.string())
     return values.cast(pa.binary()) if pa.types.is_binary_view(values.type) else values

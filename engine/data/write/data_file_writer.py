@@ -1,4 +1,4 @@
-"""Writers of one data or delete file, and of a series of them that rolls at a size.
+"""Writers of one data or delete file, and of a series of them, each ended at a target size.
 
 Spec: Appendix A; Manifests, data_file (M4).
 """
@@ -168,7 +168,7 @@ class RollingWriter:
 
     @property
     def has_file(self) -> bool:
-        """Whether a file is open; rows that are few wait in memory."""
+        """Whether a file is open; rows wait in memory until they fill a row group."""
         return self._file is not None
 
     def add(self, table: pa.Table) -> None:
@@ -185,7 +185,7 @@ class RollingWriter:
         return min(self.kind.options.row_group_size, self.kind.options.target_file_size)
 
     def let_go(self) -> None:
-        """Copies what is pending since the last time, so that it holds no larger table that it is a part of."""
+        """Copies the rows added since the last call, so that they do not keep the larger tables they are cut from."""
         if shared := self._pending[self._own :]:
             table = pa.concat_tables(shared)
             self._pending[self._own :] = [table.take(pa.array(np.arange(table.num_rows)))]
@@ -196,7 +196,7 @@ class RollingWriter:
         self._write(keep_rest=False)
 
     def finish(self) -> list[ContentFile]:
-        """Ends the last file; the files in the order in which they were begun."""
+        """Ends the last file and returns all files, in the order in which they were begun."""
         self.flush()
         self._roll()
         return self.done

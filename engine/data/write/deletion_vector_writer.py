@@ -32,8 +32,8 @@ class DeletedRows:
 def write_deletion_vectors(storage: Storage, location: str, deletes: Mapping[str, DeletedRows]) -> list[ContentFile]:
     """Writes the deletion vectors of data files, by their path, into the new Puffin file `location`.
 
-    The vectors replace all that was deleted from their files before, so the positions have to hold it (D2). Files
-    come sorted by path; one without positions has no vector, and where there is none at all nothing is written. The
+    A vector replaces the earlier position deletes of its data file, so its positions must include those (D2). Results
+    are sorted by path. A data file without positions gets no vector, and without any vector no file is written. The
     file is durable when the call returns.
 
     Raises ValidationError for a negative position, FileExistsInStorageError, StorageError.

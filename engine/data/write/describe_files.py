@@ -33,7 +33,7 @@ from icecore.engine.storage.file_io import Storage, translated
 
 
 class Describer(Protocol):
-    """`describe_files`, or what does the same elsewhere, in the order of the paths."""
+    """`describe_files`, or a function that runs it in other processes; results are in the order of the paths."""
 
     def __call__(
         self,
@@ -59,10 +59,10 @@ def describe_files(
 ) -> list[ContentFile]:
     """A description of each file, of partition spec `spec`. Columns without field ids are found by the name mapping.
 
-    A column of an identity partition that a file lacks is read from its path, as Hive lays files out. Raises
+    An identity partition column that a file lacks is read from the file's path, as Hive lays files out. Raises
     MissingFileError, CorruptFileError, and ValidationError where a column is not in the table, has a type that does not
-    fit or nulls though it is required, the rows belong to several partitions, or a partition is told neither by the
-    file nor by its path.
+    fit or nulls though it is required, the rows belong to several partitions, or a partition value is neither in the
+    file nor in its path.
     """
     return [_describe(p, schema, spec, storage, properties, name_mapping) for p in file_paths]
 
@@ -134,7 +134,7 @@ def _allowed(rows: pa.Table, schema: Schema, path: str) -> pa.Table:
 
 
 def _check_columns(path: str, fields: tuple[FileField, ...], schema: Schema, name_mapping: NameMapping) -> None:
-    """Raises ValidationError where it is not certain which column of the table one of the file is."""
+    """Raises ValidationError where a column of the file can't be matched to one of the table with certainty."""
     unknown = sorted({f.name for f in fields if name_mapping.find(f.name) is None and not schema.has_name(f.name)})
     if unknown:
         raise ValidationError(f"{path}: the table has no columns {unknown}")
@@ -185,7 +185,7 @@ def parquet_footer(path: str, storage: Storage) -> pq.FileMetaData:
 
 
 def _column_sizes(groups: tuple[RowGroup, ...], schema: Schema, name_mapping: NameMapping) -> dict[int, int]:
-    """Bytes of each top-level primitive column, a variant's all together, however it is shredded.
+    """Bytes of each top-level primitive column; a variant's are those of all columns that it is shredded into.
 
     Other nested columns are left out, since their paths differ between writers.
     """

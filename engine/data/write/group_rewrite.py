@@ -1,6 +1,6 @@
-"""Data files of a group read, with deletes applied, and written again: no row changes, nor what it is known by.
+"""The rewrite of a group of data files with deletes applied: rows keep their values, row ids and sequence numbers.
 
-It is what a process that writes them needs of the table, and can be sent to one. Spec: Row Lineage (RL6).
+`GroupRewrite` holds what a process needs of the table to do it, and can be sent to one. Spec: Row Lineage (RL6).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from icecore.engine.storage.file_io import Storage
 
 @frozen
 class GroupRewrite:
-    """A rewrite of files into those of a partition spec, sorted by an order or not.
+    """A rewrite of data files into new ones of one partition spec, sorted by an order or not.
 
-    An order that the table does not know is not noted in the files.
+    `is_noted` tells that `order` is one of the table's, so that the files get its id.
     """
 
     identification: Identification
@@ -66,7 +66,7 @@ class GroupRewrite:
         return self.identification.table_schema
 
     def schema(self, tasks: Iterable[FileScanTask]) -> Schema:
-        """The columns of the files' rows: with row ids and sequence numbers, where any of them has these (RL5)."""
+        """The columns of the files' rows; with the lineage columns if any of the files has a first row id (RL5)."""
         has_lineage = self.format_version >= 3 and any(t.file.first_row_id is not None for t in tasks)
         return with_columns(self.table_schema, *LINEAGE) if has_lineage else self.table_schema
 
@@ -118,7 +118,7 @@ class GroupRewrite:
         return tuple(evolve(f, sort_order_id=None) for f in files)
 
     def orders(self, tasks: Iterable[FileScanTask]) -> tuple[RowOrder, ...]:
-        """The orders that the files' rows are brought into; by partition first where files are of other specs."""
+        """The orders to sort the files' rows by: first by partition, if a file has another spec, then `order`."""
         moved = any(t.file.spec_id != self.spec.spec_id for t in tasks)
         return (*(partition_order(self.spec) if moved else ()), *(() if self.order is None else (self.order,)))
 

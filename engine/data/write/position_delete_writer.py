@@ -209,13 +209,13 @@ def _rows(path: str, bitmap: pyroaring.BitMap64) -> Iterator[pa.Table]:
 
 
 def with_reference(file: ContentFile) -> ContentFile:
-    """The entry of a position delete file, which says of which data file it is where that is one (D3)."""
+    """The position delete file, with `referenced_data_file` if its bounds show that it has one data file only (D3)."""
     lower, upper = (b[DELETE_PATH_ID] for b in (file.lower_bounds or {}, file.upper_bounds or {}))
     return evolve(file, referenced_data_file=lower.decode()) if lower == upper else file
 
 
 def schema_of_data(schema: Schema, arrow: pa.Schema) -> Schema:
-    """The columns that the data has, structs cut down to what it has of them."""
+    """The columns of the schema that the data has; structs keep only the fields that the data has."""
     return Schema(_stored_fields(schema.fields, arrow), schema.schema_id)
 
 

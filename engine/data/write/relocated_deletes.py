@@ -1,7 +1,8 @@
 """Delete files that name data files by their paths, rewritten after those paths changed.
 
-Position delete files hold paths as rows, Puffin files those of deletion vectors in their footers; other engines go by
-them (D3, D2). Equality deletes name no file. Deletion vectors keep their bytes and their places in the file.
+Position delete files name data files in their rows, Puffin files name those of deletion vectors in their footers, and
+other engines rely on these paths (D3, D2). Equality delete files name none. Deletion vectors keep their bytes and
+offsets.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _ROWS_AT_ONCE = 256 * 1024
 def relocated_delete(
     source: Storage, target: Storage, file: ContentFile, mapping: LocationMapping, elsewhere: str | None = None
 ) -> ContentFile:
-    """A position delete file or Puffin file of deletion vectors with mapped paths, and the entry of it.
+    """Writes a position delete file, or a Puffin file of deletion vectors, again with mapped paths, and describes it.
 
-    It is read from `source` and written to `target`, beside where the mapping leads or, where it leads nowhere else, in
-    the folder `elsewhere`, under a name that follows from both places, so that writing it again gives the same file.
-    Raises MissingFileError, CorruptFileError, StorageError.
+    It is read from `source` and written to `target`: into the folder of its mapped path or, if the mapping leaves its
+    path as it is, into `elsewhere`. Its new name is made of the old and the mapped path, so that a repeated call writes
+    the same file. Raises MissingFileError, CorruptFileError, StorageError.
     """
     location = _new_location(file.file_path, mapping, elsewhere)
     if file.is_deletion_vector:

@@ -1,4 +1,4 @@
-"""Rows cut into ranges of an order, each of which can be sorted by itself: rows that are too many for memory."""
+"""Sorting of rows that are too many for memory: they are cut into ranges of the order, each sorted by itself."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from icecore.engine.spec.sort import SortField, SortOrder
 from icecore.engine.spec.transform import VoidTransform
 
 SAMPLES = 100
-"""The keys of a sample for each range."""
+"""The number of sampled keys for each range."""
 PIECE_BYTES = 32 * MIB
 """The bytes of rows that are cut at a time."""
 RANGE_BYTES = 256 * MIB
-"""The bytes of rows that are sorted at a time, where there are not too many such ranges."""
+"""The bytes of rows that are sorted at a time, unless that would make too many ranges."""
 _MOST_RANGES = 128
-"""As many files are open at once, of which a process may have 256 on some systems."""
+"""Each range has an open file, and some systems allow a process 256 of them."""
 
 
 @frozen
 class RowRanges:
-    """Ranges of one order inside of another, each but the first beginning at one of `bounds`.
+    """Ranges of rows sorted by the first of `orders`, then the next; each but the first begins at a row of `bounds`.
 
-    A row has a place, a number that rows of equal keys go by, so that no range is large because many are equal.
+    The last key is the row's place, a number that differs for each row, so that many equal rows make no range large.
     """
 
     orders: tuple[RowOrder, ...]
@@ -44,7 +44,7 @@ class RowRanges:
 
     @classmethod
     def of(cls, orders: tuple[RowOrder, ...], schema: Schema, sample: Sequence[pa.Table], count: int) -> RowRanges:
-        """So many ranges of about as many rows each, by the keys of a sample."""
+        """`count` ranges with about equally many rows each, as far as a sample of keys tells."""
         nothing = _keys(no_rows(schema_to_arrow(schema, with_ids=False)), orders, schema, 0)
         keys = SortKeys(pa.concat_tables([nothing.columns, *sample]), nothing.directions)
         order = keys.indices()
@@ -54,10 +54,10 @@ class RowRanges:
         return cls(orders, schema, keys.columns.take(firsts))
 
     def cut(self, rows: pa.Table, place: int) -> Iterator[tuple[int, pa.Table]]:
-        """The rows of each range, sorted, with its number; `place` is the first row's, and the others follow."""
+        """The number of each range and its rows, sorted; `place` is the first row's place, from which others count."""
         keys = _keys(rows, self.orders, self.schema, place)
         count = self.bounds.num_rows
-        # Of equal keys the bound comes first, so that they begin its range.
+        # A bound sorts before rows with equal keys, so these belong to the range that it begins.
         order = SortKeys(pa.concat_tables([self.bounds, keys.columns]), keys.directions).indices().to_numpy()
         for number, places in enumerate(np.split(order, np.flatnonzero(order < count))):
             inside = places[places >= count]
@@ -65,14 +65,14 @@ class RowRanges:
                 yield number, rows.take(pa.array(inside - np.uint64(count)))
 
     def sort(self, rows: pa.Table) -> pa.Table:
-        """The rows of a range in their order, equal ones as they come."""
+        """The rows of a range, sorted; equal ones keep their order."""
         keys = sort_keys(rows, self.orders, self.schema)
         return rows.take(keys.indices()) if keys.directions else rows
 
 
 @frozen
 class SampledKeys:
-    """The number of some rows, and keys of a share of them."""
+    """The number of some rows, and the keys of a random sample of them."""
 
     rows: int
     keys: tuple[pa.Table, ...]
@@ -81,7 +81,7 @@ class SampledKeys:
     def of(
         cls, batches: Iterable[pa.RecordBatch], orders: Sequence[RowOrder], columns: Schema, rate: float, place: int
     ) -> SampledKeys:
-        """Keys taken by chance, the same ones each time; `columns` are the rows', `place` is the first one's."""
+        """Keys sampled at a rate, the same each time. `columns` is the rows' schema, `place` the first row's place."""
         chance = np.random.default_rng(place)
         rows, found = 0, []
         for batch in batches:
@@ -148,9 +148,9 @@ def pieces(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
 
 
 def _keys(table: pa.Table, orders: Sequence[RowOrder], schema: Schema, place: int | npt.NDArray[np.int64]) -> SortKeys:
-    """The keys of rows, the last one being their places: those given, or from a first one on."""
+    """The keys of rows, with their places as the last key: an array of them, or the first row's place to count from."""
     places = place + np.arange(table.num_rows) if isinstance(place, int) else place
     keys = sort_keys(table, orders, schema, whatever_rows=True)
     columns = dict(zip(keys.columns.column_names, keys.columns.columns, strict=True))
-    # An order of nothing but void has no columns, nor have those a length.
+    # An order of void transforms alone has no key columns, so their table has no length.
     return SortKeys(pa.table({**columns, "place": places}), (*keys.directions, ("place", "ascending")))

@@ -122,7 +122,7 @@ class _Writers:
             self._finish(next(iter(self.with_file)))
 
     def _written(self, key: _Key, write: Callable[[], None]) -> None:
-        """Lets a writer write, and notes what it has then: to ask all each time takes long where there are many."""
+        """Lets a writer write, and updates the sums over all writers: asking each of many every time takes long."""
         writer = self.open[key]
         self.pending_bytes -= writer.pending_bytes
         write()
@@ -165,7 +165,7 @@ def _in_order(tables: Iterator[pa.Table], order: RowOrder, spec: PartitionSpec, 
     for table in tables:
         held.append(table)
         if sum(t.nbytes for t in held) > _SORTED_BYTES:
-            # Nothing but the chain holds them any more.
+            # From here on only the chain holds the tables, so that each is freed once it is taken.
             tables, held = chain(held, tables), []
             yield from sorted_rows(tables, (*partition_order(spec), order), schema)
             return
@@ -182,7 +182,7 @@ def _pieces(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa
         data = with_offsets(data)
         rows = max(1, int(_TABLE_PIECE_BYTES * data.num_rows / max(1, data.nbytes)))
         for start in range(0, max(1, data.num_rows), rows):
-            # A table without columns does not know where it ends.
+            # The slice of a table without columns is not cut off at the table's end.
             yield data.slice(start, min(rows, data.num_rows - start))
         return
     if isinstance(data, pa.RecordBatchReader):
@@ -207,5 +207,5 @@ def _table(batches: list[pa.RecordBatch]) -> pa.Table:
 
 
 def _joined(table: pa.Table) -> pa.Table:
-    """The table in one chunk where it is small: to copy it costs less than its chunks do in each step that follows."""
+    """The table, in one chunk if it is small: one copy costs less than many chunks in each later step."""
     return table.combine_chunks() if table.nbytes <= 2 * _STREAM_PIECE_BYTES else table
