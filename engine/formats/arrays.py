@@ -41,7 +41,7 @@ def optional_numbers(values: Sequence[int | None]) -> pa.Array:
 
 
 def null(kind: pa.DataType) -> pa.Scalar:
-    """The null of a type: of None, pyarrow makes it by loading pandas."""
+    """The null of a type. `pa.scalar(None, kind)` would load pandas."""
     return pa.nulls(1, kind)[0]
 
 
@@ -71,7 +71,7 @@ def optional_bytes(values: Iterable[bytes | None]) -> pa.Array:
 def to_numbers(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
     """The numbers of a column as an array, undefined where null; not copied where the column is in one piece.
 
-    Dates, times and timestamps are the numbers that they are kept as.
+    Dates, times and timestamps come as the numbers that Arrow stores.
     """
     dtype = np.dtype(_DTYPES.get(column.type) or _KEPT_AS[column.type.bit_width])
     found = []

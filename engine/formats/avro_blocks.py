@@ -95,7 +95,7 @@ def read_header(data: bytes, where: str) -> AvroHeader:
 
 
 def read_blocks(data: bytes, header: AvroHeader, where: str) -> Iterator[AvroBlock]:
-    """The blocks of a container, decompressed. Raises CorruptFileError where a sync marker is another."""
+    """The blocks of a container, decompressed. Raises CorruptFileError where a sync marker differs."""
     position = header.length
     while position < len(data):
         count, position = _read_long(data, position, where)

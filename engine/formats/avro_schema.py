@@ -58,7 +58,7 @@ def field(name: str, field_id: int, avro_type: Any, *, optional: bool = False) -
 
 
 def int_map(key_id: int, value_id: int, value: str) -> dict[str, Any]:
-    """A map with integer keys, which Avro has as an array of pairs."""
+    """A map with integer keys: in Avro an array of pairs, as its own maps have string keys only."""
     pair = {
         "type": "record",
         "name": f"k{key_id}_v{value_id}",
@@ -153,7 +153,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def resolve(schema: Any, where: str) -> Any:
-    """A writer's schema as a plain type. Raises CorruptFileError where it is not an Avro schema that has an end."""
+    """A writer's schema as a plain type. Raises CorruptFileError for a recursive schema, and for what is none."""
     try:
         return _resolve(schema, {}, "", where)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as e:
@@ -161,7 +161,7 @@ def resolve(schema: Any, where: str) -> Any:
 
 
 def _resolve(schema: Any, named: dict[str, Any], namespace: str, where: str) -> Any:
-    """A plain type; `named` has the types so far by their full names, and by their own where these are not full."""
+    """A plain type; `named` has the named types so far, by their full names and by those without a namespace."""
     if isinstance(schema, str):
         if schema in PRIMITIVES:
             return {"type": schema}
@@ -213,7 +213,7 @@ class Optional:
 
 
 def unwrap(plain: Any) -> Optional | None:
-    """A union of null and one other type without its null; None for a union of any other kind."""
+    """A plain type without its union with null; None for a union of any other kind."""
     if not isinstance(plain, list):
         return Optional(plain, False)
     rest = [t for t in plain if t["type"] != "null"]

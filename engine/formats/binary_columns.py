@@ -17,10 +17,10 @@ Ints = npt.NDArray[np.int64]
 
 @frozen
 class Places:
-    """The source of a column of `count` rows: row `rows[i]` is another column's value at `positions[i]`, the rest null.
+    """The places from which a column of `count` rows takes the values of another: row `rows[i]` from `positions[i]`.
 
-    No `rows` means all of them, in order. `evenly` is the same as `positions`, where these are evenly spaced: numpy
-    copies such numbers several times as fast.
+    Other rows are null. Without `rows`, all rows take a value, in order. `evenly` is `positions` as a slice if they are
+    evenly spaced: numpy copies such numbers several times as fast.
     """
 
     positions: Ints
@@ -30,7 +30,7 @@ class Places:
 
     @classmethod
     def of_each(cls, positions: Ints, distance: int) -> Places:
-        """The places of a column whose every row has one of the positions, which may be `distance` from each other."""
+        """The places of a column with one position for every row; a slice too if they are `distance` apart."""
         first, last = int(positions[0]), int(positions[-1])
         is_even = last - first == (len(positions) - 1) * distance
         return cls(positions, None, len(positions), slice(first, last + 1, distance) if is_even else None)
@@ -94,7 +94,7 @@ def list_positions(column: pa.Array) -> tuple[Ints, Ints]:
     positions = np.arange(offsets[0], offsets[-1])
     valid = arrays.to_mask(column.is_valid())
     if counts[~valid].any():
-        # What lies below a null is not there.
+        # Items below a null row don't count.
         positions = positions[np.repeat(valid, counts)]
         counts = np.where(valid, counts, 0)
     return counts, positions
@@ -127,7 +127,7 @@ def gather(data: Bytes, starts: Ints, width: int) -> Bytes:
 
 
 def minimal_lengths(big_endian: Bytes) -> Ints:
-    """The fewest trailing bytes of each row, a two's-complement number, that are the same number."""
+    """The fewest bytes that each row's number needs, in two's complement."""
     count, width = big_endian.shape
     sign = np.where(big_endian[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
     redundant = (big_endian[:, :-1] == sign) & ((big_endian[:, 1:] ^ sign) < 0x80)

@@ -37,7 +37,7 @@ def frame_content(codec: str, data: bytes, where: str) -> bytes:
 
 
 def _decompress_zstd(data: bytes, where: str) -> bytes:
-    # Not at one go: a broken content size would be allocated before it is found out.
+    # As a stream: at one go, a broken content size would be allocated before the error is found.
     decompressor = zstandard.ZstdDecompressor().decompressobj()
     try:
         out = decompressor.decompress(data)

@@ -1,7 +1,7 @@
 """The content of a `table.files-deleted` or `table.purged` event: a row for each deleted file.
 
-`size_in_bytes` is null where nobody knew it. `modified_ms` is when the file was last written, of files that were found
-by listing a folder: one that was written again since is another file.
+`size_in_bytes` is null if it was not known. `modified_ms` is the time at which the file was last written, known only of
+files that were found by listing a folder; a file written later at the same location is another file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DeletedFile:
 
 
 def deletion_payload(operation: DeletedBy, files: Sequence[DeletedFile]) -> dict[str, Any]:
-    """The payload of the event: the number of files, and their size where it is known of all."""
+    """The payload of the event: the number of files, and their total size if that of every file is known."""
     sizes = [f.size_in_bytes for f in files]
     known = [s for s in sizes if s is not None]
     payload: dict[str, Any] = {"operation": str(operation), "count": len(files)}

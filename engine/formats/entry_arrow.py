@@ -82,7 +82,7 @@ def partition_keys(
 ) -> list[tuple[int, tuple[bytes | None, ...]]]:
     """The spec id of each entry and the key of its partition, equal for equal partitions (SP5).
 
-    Bytes of entries are not: they are of the type that a column had when its manifest was written.
+    The bytes in the entries may differ: they have the type that a column had when the manifest was written.
     """
     found = zip(entries["spec_id"].to_pylist(), entries["partition"].to_pylist(), strict=True)
     written = [(spec_id, tuple(partition or ())) for spec_id, partition in found]
@@ -98,7 +98,7 @@ def partition_types(spec: PartitionSpec, schema: Schema) -> tuple[tuple[int, Pri
 def files_to_arrow(
     files: Iterable[ContentFile], specs: Mapping[int, PartitionSpec], schema: Schema, *, status: int
 ) -> pa.Table:
-    """Content files as canonical entries of one status, all that can be inherited left to be.
+    """Content files as canonical entries of one status, with null snapshot ids and sequence numbers, to be inherited.
 
     Raises ValidationError where a partition tuple doesn't fit its spec.
     """
@@ -172,6 +172,6 @@ def with_status(entries: pa.Table, status: ManifestEntryStatus, snapshot_id: int
 
 
 def path_keys(locations: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Texts that are the same for all spellings of a location, as `path_key` of sql/plan/deletes.sql has them."""
+    """Keys that are equal for all spellings of a location, made as `path_key` of sql/plan/deletes.sql makes them."""
     plain = pc.replace_substring_regex(locations, "^file:(//)?/", "/")
     return pc.replace_substring_regex(plain, "^s3[an]:", "s3:")

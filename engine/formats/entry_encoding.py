@@ -1,8 +1,8 @@
 """The Avro encoding of canonical entries, column by column.
 
 Each column becomes a column of encoded bytes; joined row by row they are the records. Spec: Manifests (M4), Appendix A
-Avro (M7); Avro 1.12, Binary Encoding. There is no Python loop over entries, metrics or bytes, but for few of them,
-which are encoded in a tenth of the time that numpy takes to begin.
+Avro (M7); Avro 1.12, Binary Encoding. There is no Python loop over entries, metrics or bytes, except for a few entries:
+these are encoded in a tenth of the time that numpy takes to begin.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _encode_few(
     spec: PartitionSpec,
     types: Sequence[PrimitiveType],
 ) -> list[bytearray]:
-    """The same records, entry by entry: what a commit of few files costs is else the beginning of columns."""
+    """The same records, entry by entry, as starting the columns would be most of the cost of a commit of few files."""
     records = [bytearray() for _ in range(len(batch))]
     for name in names:
         if name == "partition":

@@ -1,9 +1,9 @@
 """The content of events: content files as canonical entries in compressed Arrow IPC bytes.
 
-Random bytes stand in them too, as metadata of the schema: an event has the hash of its content for ever, by which
-bounds that were forgotten could be guessed else. They go with what is forgotten.
+The schema's metadata has random bytes, a salt. An event keeps the hash of its content for ever, and without a salt
+forgotten bounds could be guessed from this hash. The salt is forgotten together with them.
 
-Files that a client wrote for its commit follow, whole, in a second frame of the kind that decoders of the first skip.
+Files that a client wrote for its commit follow, whole, in a second frame that zstd decoders skip.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def entries_part(data: bytes) -> bytes:
 
 
 def files_part(data: bytes, position: int) -> dict[str, bytes | None]:
-    """The files behind the entries of content, by location; None of a forgotten one. Raises CorruptLogError."""
+    """The files behind the entries of content, by location; None for a forgotten one. Raises CorruptLogError."""
     at = _files_at(data)
     if at == len(data):
         return {}
@@ -82,7 +82,7 @@ def _files_at(data: bytes) -> int:
 
 
 def decode_content(data: bytes, position: int) -> pa.Table:
-    """The canonical entries of bytes, also where buffers are compressed one by one, as early logs have them.
+    """The canonical entries of an event's content; also of early logs, which compress buffers one by one.
 
     Raises CorruptLogError naming the position.
     """
@@ -97,7 +97,7 @@ def decode_table(data: bytes, position: int, expected: pa.Schema | None = None) 
     try:
         with pa.ipc.open_stream(pa.py_buffer(_stream(entries_part(data)))) as reader:
             table = reader.read_all().replace_schema_metadata(None)
-        # Damaged bytes may still be a stream, of texts that are none or lists without their elements.
+        # Damaged bytes may still be a stream, with texts that are not UTF-8 or lists whose elements are missing.
         table.validate(full=True)
         names = table.schema.names
     except (pa.ArrowException, OSError, ValueError) as e:

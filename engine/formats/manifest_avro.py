@@ -46,10 +46,10 @@ CONTENT_NAMES = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes
 
 @frozen
 class ManifestHeader:
-    """The header of a manifest. What the writer left out is None; `avro_schema` is its writer schema as JSON.
+    """The header of a manifest. Values that the writer left out are None; `avro_schema` is the writer schema as JSON.
 
-    `content` and `format_version` are data and the version that the columns show where the header lacks them; the
-    manifest list knows the content.
+    If the header lacks them, `content` is data and `format_version` is told by the columns; the manifest list has the
+    true content.
     """
 
     schema: Schema | None
@@ -127,7 +127,7 @@ def header_spec(header: AvroHeader, spec_id: int) -> PartitionSpec | None:
 
 
 def naming_specs(header: AvroHeader, spec_id: int, metadata_spec: PartitionSpec | None) -> tuple[PartitionSpec, ...]:
-    """The specs that may give ids to partition fields, the surest first: the header's where it tells ids (PT1)."""
+    """The specs that may give ids to partition fields, the surest first: the header's if it has field ids (PT1)."""
     own = header_spec(header, spec_id)
     found = [s for s in (own, metadata_spec) if s is not None]
     is_told = own is not None and (header.text("partition-spec") or "").count('"field-id"') >= len(own.fields)
@@ -137,7 +137,7 @@ def naming_specs(header: AvroHeader, spec_id: int, metadata_spec: PartitionSpec 
 def decode_manifest_fastavro(
     data: bytes, *, where: str, spec_id: int, metadata_spec: PartitionSpec | None = None
 ) -> pa.Table:
-    """The canonical entries of a manifest, read record by record: the reference, and the way for odd schemas.
+    """The canonical entries of a manifest, decoded record by record: the reference decoder, used for odd schemas.
 
     Fields are matched by id, by name where the writer left ids out. Raises CorruptFileError naming `where`.
     """
@@ -214,7 +214,7 @@ def _check_entries(entries: pa.Table, spec: PartitionSpec, format_version: int, 
 
 
 def _are_added_data_files(entries: pa.Table, spec_id: int, format_version: int) -> bool:
-    """Whether entries, as nearly all are, have none of the faults for they say no more than that files were added."""
+    """Whether entries only add data files, with no column that the version lacks, and so have none of the faults."""
     told = {"status": ManifestEntryStatus.ADDED, "content": DataFileContent.DATA, "spec_id": spec_id}
     if any(entries[name].unique().to_pylist() != [value] for name, value in told.items()):
         return False
@@ -248,7 +248,7 @@ def _faults(
         yield is_null("snapshot_id"), "snapshot_id", "format version 1 needs the snapshot id in each entry"
     else:
         old = pc.not_equal(entries["status"], int(ManifestEntryStatus.ADDED))
-        # Early v2 writers wrote no file sequence numbers; where the file came from before is not known then.
+        # The file sequence number may be null: early v2 writers wrote none.
         yield pc.and_(old, is_null("sequence_number")), "sequence_number", "only an added entry inherits it"
     no_ids = pc.equal(pc.fill_null(pc.list_value_length(entries["equality_ids"]), 0), 0)
     is_equality = pc.equal(entries["content"], int(DataFileContent.EQUALITY_DELETES))

@@ -50,7 +50,7 @@ _PAIR_IDS = dict.fromkeys(_KEY_IDS, "key") | {i + 1: "value" for i in _KEY_IDS}
 class PartitionColumn:
     """A field of the partition record: its partition field id and its plain Avro type, null taken out.
 
-    The type is None where it is a union that no partition value can have.
+    The type is None if it is a union of more than null and one type.
     """
 
     name: str
@@ -83,7 +83,7 @@ def entry_layout(writer_schema: Any, specs: Sequence[PartitionSpec], where: str)
 
 
 def unlisted_spec(writer_schema: Any, where: str) -> PartitionSpec:
-    """A spec that gives partition fields ids which none has, for who asks for the values and not for the fields.
+    """A spec that gives a manifest's partition fields made-up ids, for callers that need their values alone.
 
     Raises CorruptFileError where the schema is not one of a manifest.
     """
@@ -134,9 +134,9 @@ class _Builder:
         return self.stripper.record(out)
 
     def _is_no_tuple(self, plain: Any) -> bool:
-        """Whether a manifest that names no partition field has something else for the empty tuple, as a null or an int.
+        """Whether an unpartitioned manifest has something else for the empty tuple, such as a null or an int.
 
-        Where the table has partition fields nothing is planned by it: see `wide_entries`.
+        If the table's spec has partition fields after all, `wide_entries` refuses its entries, so no plan uses them.
         """
         fields = self.specs[0].fields if self.specs else ()
         return _fields(plain) is None and all(isinstance(f.transform, VoidTransform) for f in fields)
@@ -202,7 +202,7 @@ class _Builder:
 
 
 def _ids_of_name(f: Any, free: Mapping[int, str]) -> list[int]:
-    """The ids of the fields that have the name of one in the file, or else that Avro lets have no other."""
+    """The ids of the spec's fields whose name is that of a field in the file, or else whose sanitized name is."""
     exact = [i for i, name in free.items() if name == f.get(FIELD_NAME, f["name"])]
     return exact or [i for i, name in free.items() if avro_schema.sanitize(name) == f["name"]]
 

@@ -167,7 +167,7 @@ def read_manifest_list(data: bytes, where: str) -> tuple[ManifestFile, ...]:
 
 @lru_cache(maxsize=4)
 def _known_manifests(schema: bytes) -> dict[bytes, ManifestFile]:
-    """Manifests by their encoded records, which most lists of a table have again: one value for all of them."""
+    """Decoded manifests by their records, most of which a table's lists have again, so that they share one value."""
     return {}
 
 
@@ -195,7 +195,7 @@ def _blocks(rows: Iterable[bytes]) -> Iterator[AvroBlock]:
 
 @lru_cache(maxsize=_ROWS_KEPT)
 def _encoded_row(m: ManifestFile, format_version: int) -> bytes:
-    """The record of a manifest, which most lists of a table have again."""
+    """The encoded record of a manifest; cached, since the lists of a table have most records again."""
     row, out = _row(m, format_version), io.BytesIO()
     try:
         fastavro.schemaless_writer(out, _schema_to_write(format_version)[1], row)
@@ -303,8 +303,8 @@ def _summaries(rows: Any, where: str) -> tuple[FieldSummary, ...] | None:
         if not isinstance(row, dict):
             raise CorruptFileError(f"{where}: a partition summary must be a record, found {type(row).__name__}")
         nulls, *others = (row.get(name) for name in SUMMARY_IDS.values())
-        # A summary that does not say whether there are nulls must not let a scan skip them, nor the values where there
-        # are no bounds either: with nulls that would say that there are no others (L1).
+        # Without contains_null a scan must not skip nulls, so there are some if anything else is told. If nothing is,
+        # there must be none: nulls without bounds would say that there are no other values (L1).
         has_others = any(value is not None for value in others)
         out.append(FieldSummary(nulls is not False if has_others else bool(nulls), *others))
     return tuple(out)

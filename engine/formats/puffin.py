@@ -1,7 +1,7 @@
 """Puffin files: blobs, and a footer that describes them.
 
-Spec: Puffin (PF1). The footer can be read from the end of the file alone, a blob by its offset and length. Nothing in
-the format checks the bytes of an uncompressed footer or blob, so what is written compressed carries a checksum.
+Spec: Puffin (PF1). The footer can be read from the end of the file alone, a blob by its offset and length. The format
+has no checksums, so only what is compressed has one, in its compression frame.
 """
 
 from __future__ import annotations
@@ -138,18 +138,18 @@ def write_puffin(
 
 
 def with_blobs(data: bytes, footer: PuffinFooter, blobs: Sequence[StoredBlob]) -> bytes:
-    """A Puffin file with the same bytes of blobs and a footer that describes them as given."""
+    """A Puffin file with the blobs' bytes of `data`, and a footer that describes them as `blobs`."""
     compressed = bool(_TAIL.unpack_from(data, len(data) - _TAIL.size)[1] & _FOOTER_COMPRESSED)
     return data[: -footer.footer_size_in_bytes] + _encode_footer(blobs, footer.properties, compressed)
 
 
 def decode_footer(data: bytes, where: str) -> PuffinFooter:
-    """The footer of a Puffin file whose bytes are all there. Raises CorruptFileError naming `where`."""
+    """The footer of a whole Puffin file in memory. Raises CorruptFileError naming `where`."""
     return footer_by_ranges(len(data), lambda start, length: data[start : start + length], where)
 
 
 def decode_blob(data: bytes, blob: StoredBlob, where: str) -> bytes:
-    """The uncompressed bytes of a blob of a Puffin file whose bytes are all there. Raises CorruptFileError."""
+    """The uncompressed bytes of a blob of a whole Puffin file in memory. Raises CorruptFileError."""
     return blob_by_ranges(lambda start, length: data[start : start + length], blob, where)
 
 
@@ -214,7 +214,7 @@ def _check_range(blob: StoredBlob, footer_start: int, where: str) -> None:
 
 
 def blob_by_ranges(read: ReadRange, blob: StoredBlob, where: str) -> bytes:
-    """The uncompressed bytes of a blob, by the same `read`. Raises CorruptFileError naming `where`."""
+    """The uncompressed bytes of a blob, read through `read(start, length)`. Raises CorruptFileError naming `where`."""
     data = read(blob.offset, blob.length)
     if len(data) != blob.length:
         raise CorruptFileError(f"{where}: the {blob.type} blob should have {blob.length} bytes, found {len(data)}")

@@ -92,9 +92,9 @@ def typed_values(
 ) -> pa.Array:
     """The typed column of binary single values; a value whose bytes fit no reading of the type is null.
 
-    With `places` it is a column of the values that are there. Values from before a promotion are told by their length
-    (T10). `nan_is_null` is for bounds, which NaN never is (M5). With `is_partition` a decimal may have the digit more
-    that truncating the least values gives it.
+    With `places` the column takes its values from those places of `values`. Values from before a promotion are told by
+    their length (T10). `nan_is_null` is for bounds, which must not be NaN (M5). With `is_partition` a decimal may have
+    one digit more than its type, as truncating the least values gives.
     """
     if (readings := _readings(iceberg_type)) is not None:
         places = places or Places(np.arange(len(values)), None, len(values))
@@ -144,14 +144,14 @@ def decimal_rows(column: pa.Array) -> Bytes:
 
 @frozen
 class _Readings:
-    """The type that numbers are kept in, and for each length in bytes the type they are written in and a factor."""
+    """The numpy type of a column's numbers, and for each length of stored bytes their type and a factor."""
 
     kept: str
     by_length: Mapping[int, tuple[str, int]]
 
 
 def _readings(iceberg_type: PrimitiveType) -> _Readings | None:
-    """The ways to read the numbers of a type; None for a type whose values are no numbers, or of any length."""
+    """The ways to read the numbers of a type; None for a type whose values are no numbers, or have no fixed length."""
     match iceberg_type:
         case BooleanType():
             return _Readings("u1", {1: ("u1", 1)})
@@ -191,7 +191,7 @@ def _number_column(
 
 
 def _numbers(values: pa.BinaryArray, positions: Ints | slice, readings: _Readings) -> tuple[npt.NDArray[Any], Mask]:
-    """The numbers at positions, zero for one whose length fits no reading, and which do fit; both are new arrays."""
+    """The numbers at positions, zero if no reading fits the length, and a mask of those that fit; both are new."""
     _, offsets, data = values.buffers()
     ends = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * 4)
     starts = ends[positions].astype(np.int64)
@@ -202,7 +202,7 @@ def _numbers(values: pa.BinaryArray, positions: Ints | slice, readings: _Reading
         those = lengths == length
         if not those.any():
             continue
-        # Mostly all of them: nothing is picked out then.
+        # Mostly it is all of them, and none need be picked out.
         chosen = slice(None) if those.all() else those
         numbers = gather(np.frombuffer(data, np.uint8), starts[chosen], length).view(dtype)[:, 0]
         if factor == 1:

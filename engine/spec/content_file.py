@@ -92,7 +92,7 @@ class ContentFile:
 
 
 def without_metrics(file: ContentFile) -> ContentFile:
-    """A content file without column metrics, which are what is large in it."""
+    """A content file without column metrics, the large part of it."""
     none: dict[str, Any] = dict.fromkeys(
         ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
     )

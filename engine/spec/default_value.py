@@ -55,7 +55,7 @@ def default_value(field_type: Type, value: Any) -> Any:
     """The internal value (see `single_value`) of a default that a person gave; None stays None.
 
     Takes Python's own values, ISO text for times and decimals, and internal values as they are. A struct's default is
-    `{}` or None: what its fields hold is their own business (T9). Raises ValidationError naming value and type.
+    `{}` or None, since its fields have defaults of their own (T9). Raises ValidationError naming value and type.
     """
     if value is None:
         return None

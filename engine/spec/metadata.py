@@ -103,7 +103,7 @@ class TableMetadata:
 
     @classmethod
     def of_snapshots(cls, by_id: dict[int, Snapshot], **fields: Any) -> TableMetadata:
-        """Metadata whose snapshots are indexed already: a long history is not gone through at each commit."""
+        """Metadata of snapshots that are indexed by id already, so that a commit need not index a long history."""
         made = cls.__new__(cls)
         made.__dict__["snapshots_by_id"] = by_id
         made.__init__(snapshots=tuple(by_id.values()), **fields)  # type: ignore[misc]  # on an object made just above
@@ -127,8 +127,8 @@ class TableMetadata:
     def all_fields(self) -> Schema:
         """Every primitive field that any schema of the table ever had, flat, with its latest type.
 
-        The names are made up, since a name may have been used twice: this is for going by id, as partition values of
-        dropped columns and metrics do.
+        The names are made up, since a name may have been used twice: the schema is for look-ups by id, as for metrics
+        and for partition values of dropped columns.
         """
         found: dict[int, NestedField] = {}
         for schema in (*(s for s in self.schemas if s.schema_id != self.current_schema_id), self.schema()):
@@ -200,7 +200,7 @@ class TableMetadata:
         return self.snapshots_by_id[ref.snapshot_id]
 
     def head_for_commit(self, branch: str) -> Snapshot | None:
-        """The head of a branch that a commit goes to; None of an empty main, and of one that is made while it is.
+        """The head of the branch that a commit goes to; None if `main` is empty and the branch is `main` or a new one.
 
         Raises NoSuchSnapshotError for another unknown branch.
         """
@@ -254,8 +254,8 @@ class TableMetadata:
     def to_json(self) -> bytes:
         """The bytes of a metadata file, uncompressed; the same value gives the same bytes.
 
-        A long history is nearly all of it, and the part of a snapshot or schema never changes: it is made JSON once,
-        and what was joined for the last metadata file of a table is kept for its next. Raises ValidationError.
+        Most of a file is a long history that never changes. The JSON of a snapshot, schema or log entry is made once,
+        and the joined lists of a table's last metadata file are kept for its next one. Raises ValidationError.
         """
         try:
             joined = _SNAPSHOTS_OF_V1 if self.format_version == 1 else _SNAPSHOTS
@@ -268,7 +268,7 @@ class TableMetadata:
             raise ValidationError(f"{WHERE} can't be written as JSON: {e}") from e
 
     def _to_dict(self, schemas: Any, snapshots: Any, snapshot_log: Any, metadata_log: Any) -> dict[str, Any]:
-        """The object, around its four lists that may be in JSON already."""
+        """The JSON object, around four lists that are given as objects or as JSON already."""
         v = self.format_version
         out: dict[str, Any] = {"format-version": v}
         if self.table_uuid is not None:
@@ -308,7 +308,7 @@ class TableMetadata:
 
 
 def _time(timestamp_ms: int) -> str:
-    """A time in ISO 8601 with its ms since the epoch, which are alone where the calendar ends."""
+    """A time in ISO 8601 and in ms since the epoch; beyond the range of `datetime` in ms only."""
     try:
         found = dt.datetime.fromtimestamp(timestamp_ms / 1000, dt.UTC).isoformat(" ", "milliseconds")
     except (ValueError, OverflowError, OSError):

@@ -129,9 +129,9 @@ def _rows_numbered(snapshots: tuple[Snapshot, ...]) -> int:
 
 
 def _check_snapshots(snapshots: tuple[Snapshot, ...], version: int, last: int) -> None:
-    """Raises ValidationError for a snapshot without manifests, or one beyond the table (L3).
+    """Raises ValidationError for a snapshot without manifests, or with a sequence number above the table's (L3).
 
-    It would be empty by mistake; the next one would be numbered as it, or before it.
+    The first would be read as empty; after the second, the next snapshot would not get a higher number.
     """
     for s in snapshots:
         if s.manifest_list is None and s.manifests is None:

@@ -17,7 +17,7 @@ from icecore.engine.spec.types import NestedField, children
 
 @frozen
 class MappedField:
-    """The names under which files may have a field; without an id such a column belongs to no field."""
+    """The names under which files may have a field; without a field id, columns of these names belong to no field."""
 
     names: tuple[str, ...]
     field_id: int | None = None
@@ -80,8 +80,8 @@ def _mapped(fields: Iterable[NestedField]) -> tuple[MappedField, ...]:
 def updated_mapping(mapping: NameMapping, old: Schema, new: Schema) -> NameMapping:
     """The mapping after a change of the schema.
 
-    A renamed field is found under its old and new names, new fields are added, dropped fields stay. A name that files
-    may have for another field already stays with that field: the files that need a mapping are those that are there.
+    A renamed field is found under its old and new names, new fields are added, dropped fields stay. A name that is
+    mapped to another field already stays with that field, because existing files are those that need the mapping.
     (The Java library gives the name to the new field, and so reads the old files' values as the new column's.)
     """
     return NameMapping(_updated(mapping.fields, new.fields, old))

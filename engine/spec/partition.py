@@ -51,8 +51,8 @@ class PartitionField:
     def result_type(self, schema: Schema) -> PrimitiveType:
         """The type of the partition values under a schema that has the source column.
 
-        Binary, which every value can be read as, where nothing tells the type: for an unknown transform, and for one
-        that keeps the type of a source column that the schema lacks. `TableMetadata.all_fields` has every column.
+        If the type can't be known it is binary, as which every value can be read: for an unknown transform, and for a
+        type-keeping one of a column that the schema lacks. `TableMetadata.all_fields` has every column.
         """
         source = schema.get_field(self.source_id)
         if isinstance(self.transform, UnknownTransform) or (source is not None and not source.field_type.is_primitive):
@@ -97,14 +97,14 @@ class PartitionSpec:
 
     @property
     def has_unknown_values(self) -> bool:
-        """Whether rows can't be given values of a field: its transform isn't known, or is of several columns (PT6).
+        """Whether the values of a field can't be computed: its transform is unknown, or has several sources (PT6).
 
-        The transforms that are known are of one column: what one of the same name makes of several can't be told.
+        The known transforms have one source column; it is not known what one of the same name makes of several.
         """
         return any(is_unknown(f.transform, f.source_ids) for f in self.fields)
 
     def check_known(self) -> None:
-        """Raises ValidationError where rows can't be given values of a field (PT6)."""
+        """Raises ValidationError where the values of a field can't be computed (PT6)."""
         if self.has_unknown_values:
             raise ValidationError(
                 f"partition spec {self.spec_id} has an unknown transform, so nothing can be written: {self}"
@@ -135,9 +135,9 @@ class PartitionSpec:
         )
 
     def key(self, partition: Sequence[Any], schema: Schema) -> tuple[bytes | None, ...]:
-        """A key that equal partitions share (SP5): bytes, as Python takes NaN for unequal to itself, 0.0 for -0.0.
+        """A key that is equal for equal partitions only (SP5).
 
-        NaNs are one value, whatever their bits are.
+        It is made of bytes, because to Python NaN is unequal to itself and 0.0 equal to -0.0. All NaNs are one value.
         """
         one = (math.nan if value != value else value for value in partition)
         return tuple(
@@ -212,7 +212,7 @@ def fields_from_list(items: Iterable[Any]) -> tuple[PartitionField, ...]:
 
 
 def is_unknown(transform: Transform, source_ids: tuple[int, ...]) -> bool:
-    """Whether nothing tells what the transform makes of these source columns; void is known of any number."""
+    """Whether the transform of these source columns can't be computed; void can, of any number of them."""
     return isinstance(transform, UnknownTransform) or (len(source_ids) > 1 and not isinstance(transform, VoidTransform))
 
 

@@ -1,4 +1,4 @@
-"""Reserved columns, which every table has though its schema lacks them.
+"""Reserved columns, which can be read from every table although its schema lacks them.
 
 Spec: Reserved Field IDs (T4), Row Lineage (RL5).
 """
@@ -40,18 +40,18 @@ METADATA_COLUMNS = {f.name: f for f in (FILE, POS, DELETED, SPEC_ID, *LINEAGE)}
 
 
 def partition_column(unified: StructType) -> NestedField:
-    """The column `_partition` of a table: a struct of the partition fields of all its specs, given by their ids."""
+    """The column `_partition` of a table; `unified` has the partition fields of all its specs, under their own ids."""
     fields = (evolve(f, field_id=_PARTITION_FIELDS + f.field_id, required=False) for f in unified.fields)
     return NestedField(PARTITION_ID, PARTITION, StructType(tuple(fields)), required=True)
 
 
 def partition_struct(spec: PartitionSpec, partition: Sequence[Any]) -> dict[int, Any]:
-    """A file's partition as the value of `_partition`: what its spec lacks is missing, which is null."""
+    """A file's partition as the value of `_partition`; fields that its spec lacks are missing, and so are null."""
     return {_PARTITION_FIELDS + f.field_id: value for f, value in zip(spec.fields, partition, strict=True)}
 
 
 def with_columns(schema: Schema, *columns: NestedField) -> Schema:
-    """A schema with reserved columns after its own. Raises ValidationError where one of those has such a name."""
+    """A schema with reserved columns after its own. Raises ValidationError where its own has the name of one."""
     own = {f.name for f in schema.fields}
     for c in columns:
         if c.name in own:
@@ -68,10 +68,10 @@ def select(
     case_sensitive: bool = True,
     partition_type: Callable[[], StructType] | None = None,
 ) -> Schema:
-    """The schema of the named columns in that order; metadata columns may be among them, unless a column has the name.
+    """The schema of the named columns in that order; a name that the schema lacks may be a metadata column's.
 
-    `_partition` is one of them where its type is told. Raises ValidationError for an unknown column, or one that is
-    named twice.
+    `_partition` is one of these if `partition_type` is given. Raises ValidationError for an unknown column, or one that
+    is named twice.
     """
     known = METADATA_COLUMNS
     if partition_type is not None and PARTITION in names and not schema.has_name(PARTITION, case_sensitive):

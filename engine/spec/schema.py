@@ -181,7 +181,7 @@ class Schema:
 
     @cached_property
     def json(self) -> bytes:
-        """The bytes of its JSON, which each metadata file of the table repeats."""
+        """The bytes of its JSON, made once, since each metadata file of the table repeats them."""
         return orjson.dumps(self.to_dict())
 
     @classmethod
@@ -366,9 +366,9 @@ def _default(field_type: Type, value: Any, where: str) -> Any:
 
 
 def check_format_version(schema: Schema, format_version: int) -> None:
-    """Raises ValidationError where the schema has what the version doesn't (T1, T9), or breaks T2 or T4.
+    """Raises ValidationError for a type or default that the format version lacks (T1, T9).
 
-    That is a required column of type unknown, or a reserved field id.
+    It is raised as well for a required column of type unknown (T2), and for a reserved field id (T4).
     """
     for f in walk(schema.fields):
         t: IcebergType = f.field_type

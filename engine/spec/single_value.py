@@ -89,9 +89,9 @@ def decimal_size(precision: int) -> int:
 
 
 def partition_to_bytes(iceberg_type: PrimitiveType, value: Any) -> bytes:
-    """As `to_bytes`, for a partition value, in which a decimal may have a digit more than its type.
+    """The binary form of a partition value: as `to_bytes`, but a decimal may have one digit more than its type.
 
-    That is what truncating the least values gives; manifests have bytes of a fixed number for it, which must do.
+    Truncating the least values gives such decimals; they must fit into the fixed size that manifests have for the type.
     """
     if isinstance(iceberg_type, DecimalType) and isinstance(value, Decimal):
         data = signed_big_endian(decimal_to_unscaled(value, iceberg_type.scale))
@@ -334,7 +334,7 @@ def _from_json(iceberg_type: Type, value: Any) -> Any:
             return value
         case FloatType() | DoubleType():
             _expect(isinstance(value, (int, float)) and not isinstance(value, bool), iceberg_type, value)
-            # Java writes a float with as few digits as tell it from other floats: the nearest double is another number.
+            # Java writes only as many digits as identify a float, so the text must be rounded to a float, not a double.
             return _FLOAT.unpack(_FLOAT.pack(float(value)))[0] if isinstance(iceberg_type, FloatType) else float(value)
         case DecimalType() | DateType() | TimeType() | StringType():
             _expect(isinstance(value, str), iceberg_type, value)

@@ -114,7 +114,7 @@ _SNAPSHOT_KEYS = keys_of(Snapshot)
 
 
 def _number(value: Any) -> Any:
-    """The whole number, of numpy's too, which columns of frames hold."""
+    """The number as an int; numpy's whole numbers, as columns of frames hold them, are taken too."""
     return None if value is None else checked_number(value, "a snapshot id, age or count")
 
 
@@ -178,7 +178,7 @@ class SnapshotRef:
 
 
 _REF_KEYS = keys_of(SnapshotRef) | {"action", "ref-name"}
-"""Those of the update that sets a ref too, which is otherwise the ref itself."""
+"""The keys of a ref, and of the update that sets a ref, whose JSON has them beside the ref's own."""
 
 
 @frozen

@@ -17,13 +17,13 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 
 LAST_ADDED = -1
-"""In place of the id of a schema, spec, sort order or view version: the one that this commit added last."""
+"""Stands for the id of the schema, spec, sort order or view version that this commit added last."""
 UNASSIGNED = -1
-"""In place of the id of what is added: the builder gives it the next free one."""
+"""Stands for the id of an addition to which the builder gives the next free one."""
 
 
 class MetadataUpdate:
-    """A change of one action: its JSON has a key for its field, in the field's words."""
+    """The base of updates, one class per action. By default an update has one field, whose JSON key has its name."""
 
     __slots__ = ()
     __attrs_attrs__: ClassVar[tuple[Any, ...]]
@@ -91,7 +91,7 @@ class AddSchema(MetadataUpdate):
 
 @frozen
 class SetLocation(MetadataUpdate):
-    """Moves where new files go."""
+    """Sets the location under which new files are written."""
 
     action = "set-location"
     location: str
@@ -113,7 +113,7 @@ class SetProperties(MetadataUpdate):
 
 @frozen
 class RemoveProperties(MetadataUpdate):
-    """Removes properties; names of none are no error."""
+    """Removes properties; names that are not set are no error."""
 
     action = "remove-properties"
     removals: tuple[str, ...] = ()
@@ -129,9 +129,9 @@ U = TypeVar("U", bound=MetadataUpdate)
 
 
 def read_updates(objects: Iterable[Any], readers: Mapping[str, Callable[[Any], U]], what: str) -> Iterator[U]:
-    """The updates of their JSON, one after another; `readers` has how each action is read.
+    """The updates that JSON objects stand for, one after another; `readers` has the reader of each action.
 
-    Raises ValidationError for what is no update of such a kind, which `what` names.
+    Raises ValidationError for an action without a reader; `what` names the kind of update in the message.
     """
     for obj in objects:
         action = get(obj, "action", str, "update")
@@ -142,5 +142,5 @@ def read_updates(objects: Iterable[Any], readers: Mapping[str, Callable[[Any], U
 
 
 def stored_updates(updates: Iterable[U], read: Callable[[Iterable[Any]], Iterator[U]]) -> list[U]:
-    """The updates as an event of them gives them back. Raises ValidationError where it could not be read again."""
+    """The updates written as JSON and read again, as from an event. Raises ValidationError where that fails."""
     return list(read(u.to_dict() for u in updates))

@@ -50,12 +50,12 @@ _OF_VIEWS: Mapping[str, Callable[[Any], ViewRequirement]] = {
 
 
 def read_table_requirements(objects: Iterable[Any]) -> Iterator[TableRequirement]:
-    """The requirements of their JSON, one after another. Raises ValidationError for what is none of a table."""
+    """The requirements that JSON objects stand for. Raises ValidationError for one that is no table requirement."""
     return _read(objects, _OF_TABLES, "table requirement")
 
 
 def read_view_requirements(objects: Iterable[Any]) -> Iterator[ViewRequirement]:
-    """The requirements of their JSON, one after another. Raises ValidationError for what is none of a view."""
+    """The requirements that JSON objects stand for. Raises ValidationError for one that is no view requirement."""
     return _read(objects, _OF_VIEWS, "view requirement")
 
 

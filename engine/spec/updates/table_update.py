@@ -104,7 +104,7 @@ class AddSnapshot(MetadataUpdate):
 
 @frozen
 class SetSnapshotRef(MetadataUpdate):
-    """Points a branch or tag at a snapshot, and makes it where there is none."""
+    """Points a branch or tag at a snapshot; creates it if there is none of that name."""
 
     action = "set-snapshot-ref"
     ref_name: str
@@ -121,7 +121,7 @@ class SetSnapshotRef(MetadataUpdate):
 
 @frozen
 class RemoveSnapshots(MetadataUpdate):
-    """Removes snapshots, their statistics, and what refs are at them."""
+    """Removes snapshots, their statistics, and the refs that point at them."""
 
     action = "remove-snapshots"
     snapshot_ids: tuple[int, ...]
@@ -152,7 +152,7 @@ class SetStatistics(MetadataUpdate):
     statistics: StatisticsFile
 
     def to_dict(self) -> dict[str, Any]:
-        """With the snapshot's id beside the file too, where clients of the REST catalog's first version look for it."""
+        """The JSON object; it repeats the snapshot's id beside the file, where clients of the first REST API look."""
         file = self.statistics
         return {"action": self.action, "snapshot-id": file.snapshot_id, "statistics": file.to_dict()}
 
@@ -243,5 +243,5 @@ _READERS: dict[str, Callable[[Any], TableUpdate]] = {kind.action: kind.from_dict
 
 
 def read_table_updates(objects: Iterable[Any]) -> Iterator[TableUpdate]:
-    """The updates of their JSON, one after another. Raises ValidationError for what is no update of a table."""
+    """The updates that JSON objects stand for. Raises ValidationError for one that is no update of a table."""
     return read_updates(objects, _READERS, "update")

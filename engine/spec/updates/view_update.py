@@ -54,5 +54,5 @@ _READERS: dict[str, Callable[[Any], ViewUpdate]] = {kind.action: kind.from_dict 
 
 
 def read_view_updates(objects: Iterable[Any]) -> Iterator[ViewUpdate]:
-    """The updates of their JSON, one after another. Raises ValidationError for what is no update of a view."""
+    """The updates that JSON objects stand for. Raises ValidationError for one that is no update of a view."""
     return read_updates(objects, _READERS, "view update")
