@@ -58,8 +58,9 @@ def creation_updates(
 ) -> list[TableUpdate]:
     """The updates of a new table, in the order in which they must be applied.
 
-    The property `format-version` wins over the default version. A client of a server may give properties that it reads
-    otherwise than this engine. Raises ValidationError, UnsupportedFormatVersionError.
+    The property `format-version` wins over the default version. With `of_client` values of known properties are not
+    checked, since a client may read them otherwise than this engine. Raises ValidationError,
+    UnsupportedFormatVersionError.
     """
     properties, named = table_properties(properties, is_new=not of_client)
     if named is not None and format_version not in (named, DEFAULT_FORMAT_VERSION):
@@ -103,7 +104,7 @@ def fresh_parts(
     sort_order: SortOrderLike | None,
     format_version: int,
 ) -> tuple[Schema, PartitionSpec, SortOrder]:
-    """Schema, spec and order with new field ids; a spec or order that names ids follows its columns by name.
+    """Schema, spec and order with new field ids; the source ids of a given spec or order follow their columns by name.
 
     Raises ValidationError where they don't fit.
     """

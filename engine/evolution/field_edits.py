@@ -1,4 +1,4 @@
-"""Edits of the fields of a schema by id, once they are checked, and the fields after them."""
+"""Checked edits of a schema's fields, by field id, and the fields that result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from icecore.engine.spec.types import ListType, MapType, NestedField, StructType
 
 @frozen
 class FieldMove:
-    """Moves a field within its struct, before or after another where the position asks for one."""
+    """Moves a field within its struct; `reference_id` is the field before or after which it goes, if any."""
 
     field_id: int
     position: MovePosition
@@ -21,9 +21,9 @@ class FieldMove:
 
 @define
 class FieldEdits:
-    """Ids to delete, and fields by id as they will be, added ones too; adds and moves by the id of their struct.
+    """The edits: `updates` has changed and added fields as they will be, `adds` and `moves` go by their struct's id.
 
-    The struct at the top has no id. Added fields come at the end of their struct, and moves run last, in order.
+    The root struct's id is None. Added fields come at the end of their struct, and moves run last, in order.
     """
 
     deletes: set[int] = field(factory=set)

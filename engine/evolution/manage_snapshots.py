@@ -27,7 +27,7 @@ class CherryPick:
     wap_id: str | None = None
 
     def source(self, metadata: TableMetadata) -> Snapshot:
-        """The snapshot. Raises NoSuchSnapshotError, and ValidationError for a `wap.id` of several."""
+        """The snapshot. Raises NoSuchSnapshotError, and ValidationError for a `wap.id` that several snapshots have."""
         if self.snapshot_id is not None:
             return metadata.find_snapshot(self.snapshot_id)
         return staged_snapshot(metadata, self.wap_id or "")

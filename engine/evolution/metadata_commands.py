@@ -1,4 +1,4 @@
-"""Commands that change metadata: each derives its updates from the state that it is decided on."""
+"""Commands that change metadata: each derives its updates from the metadata that it is committed on."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ Updates = list[TableUpdate]
 def changed_properties(updates: Mapping[str, str], removals: Iterable[str], *, is_new: bool = True) -> ChangeMetadata:
     """Sets and removes table properties; `format-version` among them is an upgrade.
 
-    Raises ValidationError where a value is no string, a name is reserved or, unless the values were there before, a
-    value is none of the property's.
+    Raises ValidationError where a value is no string, a name is reserved or, if the values are new, one is not allowed
+    for its property.
     """
     gone = tuple(sorted(set(removals)))
     given, version = table_properties(updates, is_new=is_new)
@@ -90,7 +90,7 @@ def upgraded(format_version: int) -> ChangeMetadata:
 def evolved_schema(
     ops: Sequence[SchemaOp], *, allow_incompatible_changes: bool = False, case_sensitive: bool = True
 ) -> ChangeMetadata:
-    """Applies schema operations to the current schema; a schema that was there before is made current again (T8)."""
+    """Applies schema operations to the current schema; an equal earlier schema is made current again (T8)."""
 
     def updates_for(metadata: TableMetadata) -> Updates:
         schema, _ = evolve_schema(
@@ -119,7 +119,7 @@ def evolved_schema(
 def properties_for_schema(metadata: TableMetadata, schema: Schema) -> tuple[dict[str, str], list[str]]:
     """The properties to set and to remove so that they fit a new schema, as in Java.
 
-    The name mapping learns the new names (P2); properties of single columns follow a rename and go with their column.
+    The name mapping gets the new names (P2); a column's properties are renamed with it and removed with it.
     """
     old = metadata.schema()
     updates: dict[str, str] = {}

@@ -52,7 +52,7 @@ class RecordedUpdate(OnceInBlock, Generic[Op]):
 
     def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
         if kind is None and not self._touched:
-            # Nothing was asked for, which is not the same as what some updates make of no operations.
+            # No method was called, so nothing is committed; some updates would make a change of no operations too.
             self._is_used = True
         super().__exit__(kind, *rest)
 

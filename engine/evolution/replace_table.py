@@ -2,7 +2,7 @@
 
 The rules are those of Java's TableMetadata.buildReplacement: columns that keep their name keep their id, main is
 removed, and snapshots, other refs and properties stay. Unlike there, a column that keeps its name and not its type gets
-a new id, because an id has one type at a time, or one that it can be promoted to (T7), in all snapshots.
+a new id, because in all snapshots an id must have one type, or types that promote from one to the next (T7).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def replaced_table(
 
 
 def _with_old_ids(given: Schema, metadata: TableMetadata) -> tuple[Schema, dict[int, int]]:
-    """The schema with the ids of columns of the same name and free ones for others, and the new id of each given id."""
+    """The schema with old ids of columns that stay and free ones for others, and its id for each id in `given`."""
     above = assign_fresh_ids(given, metadata.last_column_id + 1)
     old = metadata.schema()
     ids: dict[int, int] = {}
@@ -97,7 +97,7 @@ def _with_old_ids(given: Schema, metadata: TableMetadata) -> tuple[Schema, dict[
 
 
 def _kept_id(new: Schema, fresh_id: int, old: Schema, ids: Mapping[int, int]) -> int | None:
-    """The id of the old column of that name, unless its values, or its parent's, could not be read as the new type."""
+    """The id of the old column of that name; None if there is none, or its type or parent is another."""
     name, parent = new.name_of(fresh_id), new.parent_id(fresh_id)
     if not old.has_name(name):
         return None

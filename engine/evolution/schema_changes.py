@@ -76,7 +76,7 @@ class SchemaChanges:
         self._added_names: dict[str, int] = {}
 
     def record(self, op: SchemaOp) -> None:
-        """Records one operation. Raises ValidationError where it can't be done, alone or after those before it."""
+        """Records one operation. Raises ValidationError where it is not allowed, by itself or after earlier ones."""
         match op:
             case AddColumn():
                 self._add_column(op)
@@ -114,7 +114,7 @@ class SchemaChanges:
         return self._schema.find_field(path, self.case_sensitive)
 
     def _current(self, path: str) -> NestedField:
-        """The column with what the batch did to it already; an added one where the old one is deleted."""
+        """The column as the batch has changed it so far; an added one of that name if the old one is deleted."""
         existing = self._existing(path)
         added = self._added_names.get(self._key(path))
         if added is not None and (existing is None or existing.field_id in self._edits.deletes):

@@ -75,7 +75,7 @@ def _identifier_ids(before: Schema, after: Schema, changes: SchemaChanges) -> tu
 
 
 def _identifier_id(before: Schema, after: Schema, name: str, case_sensitive: bool) -> int:
-    """The new name counts first; the old one of a column that is renamed in the same batch is understood too."""
+    """The id by a column's name after the change, or by the old name of a column that the same batch renames."""
     if not after.has_name(name, case_sensitive) and before.has_name(name, case_sensitive):
         field_id = before.find_field(name, case_sensitive).field_id
         if after.get_field(field_id) is not None:
@@ -99,7 +99,10 @@ def _check_unambiguous(fields: tuple[NestedField, ...]) -> None:
 
 
 def _check_names(before: Schema, after: Schema, specs: tuple[PartitionSpec, ...], case_sensitive: bool) -> None:
-    """Raises ValidationError for a new name of a partition field over another column, or repeated but for case."""
+    """Raises ValidationError for a new column name that a partition field over another column has.
+
+    Without case sensitivity, it is raised as well for a name that differs from a sibling's in case only.
+    """
     changed = [f for f in walk(after.fields) if (old := before.get_field(f.field_id)) is None or old.name != f.name]
     if not case_sensitive:
         for f in changed:

@@ -66,7 +66,7 @@ class RenameColumn:
 
 @frozen
 class UpdateColumn:
-    """Changes the parts that are not None, and the write-default unless it is UNSET; None clears that."""
+    """Changes the parts that are not None. The write-default stays if it is UNSET, and None clears it."""
 
     path: str
     field_type: Type | None = None
@@ -77,7 +77,7 @@ class UpdateColumn:
 
 @frozen
 class MoveColumn:
-    """Moves a column inside its struct; `reference` is the path of the column before or after which it goes."""
+    """Moves a column inside its struct; for BEFORE and AFTER, `reference` is the path of the other column."""
 
     path: str
     position: MovePosition

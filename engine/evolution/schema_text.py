@@ -24,8 +24,8 @@ from icecore.engine.spec.types import FixedType, ListType, MapType, NestedField,
 def parse_schema(text: str) -> Schema:
     """The schema of a list of columns: a name, a type, then `not null` and `comment 'words'` where wanted.
 
-    Names that are no plain words stand in double quotes or backticks. Field ids are given from 1 in the order of the
-    text. Raises ValidationError naming the column that can't be understood.
+    Names that are no plain words stand in double quotes or backticks. Field ids count from 1, those of a struct's
+    fields before those inside of them. Raises ValidationError naming the column that can't be understood.
     """
     columns = _parse(text)
     if not columns:
@@ -36,7 +36,7 @@ def parse_schema(text: str) -> Schema:
 
 
 class _Dialect(Dialect):  # type: ignore[misc]  # sqlglot is untyped here
-    """Standard SQL with Iceberg's types: those that SQL lacks stand in for types of other databases."""
+    """Standard SQL with Iceberg's types: those that SQL lacks are parsed as types of other databases."""
 
     class Tokenizer(tokens.Tokenizer):  # type: ignore[misc]  # as above
         IDENTIFIERS = ['"', "`"]  # noqa: RUF012  # sqlglot's own form
@@ -88,14 +88,14 @@ def _parse(text: str) -> list[Any]:
     return columns
 
 
-# What stands in quotes of any kind, or the reference system of a shape that does not.
+# Text in quotes of any kind, or the reference system of a geometry or geography without quotes.
 _QUOTED_OR_CRS = re.compile(
     r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\b(geometry|geography)(\s*\(\s*)(\w+:\w+)""", re.IGNORECASE
 )
 
 
 def _quoted_crs(text: str) -> str:
-    """The text with `srid:4326` and the like in quotes, because SQL reads a number behind a colon otherwise."""
+    """The text with `srid:4326` and the like in quotes: without, SQL gives a number behind a colon another meaning."""
     return _QUOTED_OR_CRS.sub(lambda m: f"{m[1]}{m[2]}'{m[3]}'" if m[3] else m[0], text)
 
 
@@ -119,7 +119,7 @@ def _type(node: Any, column: str, ids: Iterator[int]) -> Type:
     if kind is _FIXED:
         return _fixed(node, node.expressions, column)
     if kind in _LISTS and node.args.get("values") and node.expressions[0].this is _FIXED:
-        # Read as an array with a length.
+        # sqlglot reads `fixed[16]` as an array with a length.
         return _fixed(node, node.args["values"], column)
     if kind in _LISTS and len(node.expressions) == 1 and not node.args.get("values"):
         element_id = next(ids)

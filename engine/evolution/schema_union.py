@@ -1,4 +1,4 @@
-"""The changes that make a schema hold data of another one too. Spec: Schema Evolution (T7)."""
+"""The changes after which a schema also holds the data of another schema. Spec: Schema Evolution (T7)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def union_ops(
 ) -> Iterator[AddColumn | UpdateColumn]:
     """The additions and updates that make `schema` a union by name with `new`, in Java's order.
 
-    New columns are optional, whatever they are in `new`: rows that are there have no value for them. A type that is
-    narrower there stays wider here. `deleted` are ids of columns that count as gone.
+    New columns are optional, whatever they are in `new`: existing rows have no value for them. A column whose type is
+    narrower in `new` keeps its wider one. `deleted` are the ids of columns that count as gone.
     """
     union = _Union(schema, format_version, case_sensitive, deleted)
     return union.struct(new.as_struct(), schema.as_struct(), None)
@@ -32,7 +32,7 @@ class _Union:
     deleted: frozenset[int]
 
     def struct(self, new: StructType, old: StructType, parent_id: int | None) -> Iterator[AddColumn | UpdateColumn]:
-        """The changes of columns that both have, then new columns: ids are given out from the inside out."""
+        """The changes inside columns that both have, then those of this struct, so that inner columns get ids first."""
         partners = [(f, self._partner(old, f.name)) for f in new.fields]
         for f, partner in partners:
             if partner is not None:

@@ -75,10 +75,10 @@ def parse_partition_term(text: str, schema: Schema) -> tuple[int, Transform, str
 
 
 def parse_partition_terms(terms: Sequence[str] | PartitionSpec | None, schema: Schema) -> PartitionSpec:
-    """The partition spec of some terms, field ids counted from the first one; none is unpartitioned (PT1).
+    """The partition spec of some terms, with field ids from 1000 on; None is unpartitioned (PT1).
 
-    A spec that is given is checked and returned. Raises ValidationError as `parse_term`, and where two fields have
-    one name, where a name is another column's, or where a column is split twice the same way or twice by time.
+    A given spec is checked and returned. Raises ValidationError as `parse_term`, and where two fields have one name,
+    a name is another column's, or a column has the same transform twice or two transforms of time.
     """
     if terms is None:
         return UNPARTITIONED
@@ -105,8 +105,8 @@ def parse_sort_terms(
 ) -> SortOrder:
     """The sort order of some terms, with id 1; no terms are unsorted, id 0 (SO1).
 
-    Ascending puts nulls first and descending last unless the term says otherwise, as in Java and Spark. An order that
-    is given is checked and returned. Raises ValidationError as `parse_term`.
+    Unless the term says otherwise, nulls come first in ascending and last in descending order, as in Java and Spark. A
+    given order is checked and returned. Raises ValidationError as `parse_term`.
     """
     if terms is None:
         return UNSORTED

@@ -65,10 +65,10 @@ def evolve_spec(
 ) -> PartitionSpec:
     """The spec after `ops`: one of `all_specs` where that is equivalent, else a new one with the next spec id (PT2).
 
-    From v2 on a field that splits as one of an earlier spec did gets that one's id, and its name where none is given.
-    In v1 field ids count from 1000 in each spec and removed fields stay as void, so that later ones keep their place.
-    Removing a field and adding it again in one change leaves it where it was. Raises ValidationError naming the field
-    and the rule.
+    From v2 on, a field with the source and transform of a field in any spec gets that one's name if none is given, and
+    its id if the names are equal. In v1 field ids count from 1000 in each spec and removed fields stay as void, so that
+    later ones keep their place. Removing a field and adding it again in one change leaves it where it was. Raises
+    ValidationError naming the field and the rule.
     """
     specs = {s.spec_id: s for s in (current, *all_specs)}
     changes = _SpecChanges(current, tuple(specs.values()), schema, last_partition_id, format_version, case_sensitive)
@@ -157,7 +157,7 @@ class _SpecChanges:
             field_id = self._field_id((source_ids, transform), name, used)
             used.add(field_id)
             added.append(PartitionField(source_ids, field_id, transform, name))
-        # A void field gives way: its id, from v2 on, to the field that it once was, and its name to any other.
+        # A void field gives way: it is left out if an added field has its id, and renamed if another has its name.
         names = {f.name for f in kept if f is not None and not isinstance(f.transform, VoidTransform)} | set(
             self._added
         )

@@ -1,8 +1,8 @@
-"""Binding: names to fields, literals to values of the column's type, NOT down to the leaves.
+"""Binding: names become fields, literals become values of the column's type, NOT is pushed down to the leaves.
 
 A bound expression has no Not and selects the rows for which the SQL condition is true, null tests and NaN included. A
 leaf compares a column, or a bucket of one, with values of its type; comparisons that no value or every value satisfies
-are folded. What year, month, day, hour and truncate say of a column becomes ranges of the column itself.
+are folded. Predicates on year, month, day, hour and truncate of a column become ranges of the column itself.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def bind(expression: Expression, schema: Schema, case_sensitive: bool = True) ->
 
 
 def is_comparable(field_type: Type) -> bool:
-    """Whether a column's values can be compared; those of the others can only be tested for null."""
+    """Whether a column's values can be compared; other columns can only be tested for null."""
     unordered = (UnknownType, VariantType, GeometryType, GeographyType)
     return field_type.is_primitive and not isinstance(field_type, unordered)
 
@@ -148,7 +148,7 @@ class _Binder:
         )
 
     def keep_nulls(self, e: Expression, term: BoundTerm) -> Expression:
-        """Null tests that came of folding are decided where the column can't be null."""
+        """The expression, with the null tests that folding left decided if the column can't be null."""
         if can_be_null(self.schema, term.field.field_id):
             return e
         return rewrite(e, lambda p: self.null_test(p.op, p.term) if p.op in _NULL_TESTS else p)  # type: ignore[arg-type]  # bound
@@ -158,7 +158,7 @@ class _Binder:
             return TRUE if op is PredicateOperator.IS_NULL else FALSE
         if not can_be_null(self.schema, term.field.field_id):
             return FALSE if op is PredicateOperator.IS_NULL else TRUE
-        # Every transform of a null is null, and of nothing else.
+        # A transform gives null for null, and for nothing else.
         return Predicate(op, BoundTerm(term.field, term.name))
 
     def term(self, term: Term) -> BoundTerm:

@@ -102,12 +102,12 @@ def Like(term: str | Term, pattern: str, escape: str | None = None) -> Predicate
 
 
 def And(*children: Expression) -> Expression:
-    """All of the children; true without any. Raises ExpressionError deeper than `depth.MAX_DEPTH`, as the others do."""
+    """All of the children; true without any. Raises ExpressionError for a child deeper than `depth.MAX_DEPTH`."""
     return and_(*_not_too_deep(children))
 
 
 def Or(*children: Expression) -> Expression:
-    """At least one of the children; false without any."""
+    """At least one of the children; false without any. Raises ExpressionError as `And` does."""
     return or_(*_not_too_deep(children))
 
 

@@ -91,7 +91,7 @@ def _unequal(term: BoundTerm, slot: Slot) -> Expression:
 
 
 def in_values(op: PredicateOperator, term: BoundTerm, literals: Iterable[Any]) -> Expression:
-    """`term IN literals` or `term NOT IN literals`, none of them null and at least one there."""
+    """`term IN literals` or `term NOT IN literals`, for at least one literal and none that is null."""
     positive = op is PredicateOperator.IN
     slots = [slot_of(term.result_type, v) for v in literals]
     values = sorted({s.ceiling for s in slots if s.is_value})
@@ -106,14 +106,14 @@ def in_values(op: PredicateOperator, term: BoundTerm, literals: Iterable[Any]) -
 
 
 def _below(term: BoundTerm, value: Any, op: PredicateOperator, limit: Any) -> Expression:
-    """A strict comparison; AlwaysTrue where there is no bound, AlwaysFalse at the limit of the type."""
+    """A strict comparison; true of all but null if there is no bound, AlwaysFalse at the limit of the type."""
     if value is None:
         return Predicate(PredicateOperator.NOT_NULL, term)
     return FALSE if limit is not None and value == limit else Predicate(op, term, (value,))
 
 
 def _above(term: BoundTerm, value: Any, op: PredicateOperator, limit: Any) -> Expression:
-    """A comparison that includes its bound; AlwaysFalse where there is no bound, AlwaysTrue at the limit."""
+    """A comparison that includes its bound; AlwaysFalse if there is no bound, true of all but null at the limit."""
     if value is None:
         return FALSE
     return (

@@ -62,11 +62,11 @@ NS_PER_DAY = US_PER_DAY * 1000
 
 @frozen
 class Slot:
-    """The place of a literal: `ceiling` is the least value not below it, `floor` the greatest not above it.
+    """The place of a literal: `ceiling` is the least value not below it, `floor` the greatest value not above it.
 
-    None where there is none. Both are the same where exactly one value equals the literal. Where values are many they
-    may be different and both equal (as doubles, say); where none equals it, the ceiling is above the floor. `least` and
-    `greatest` are the limits of the type, None where it has none. `nan` is the literal NaN on a floating column.
+    They are None if there is no such value. If exactly one value equals the literal, both are that value. If several
+    values do (as doubles, say), the ceiling is below the floor; if none does, above it. `least` and `greatest` are the
+    limits of the type, None where it has none. `nan` is the literal NaN on a floating column.
     """
 
     ceiling: Any
@@ -153,7 +153,7 @@ def _exact(value: Any) -> Slot:
 
 
 Bounds = tuple[int | None, int | None]
-"""The least integer not below a literal and the greatest not above it; None for beyond all."""
+"""The least integer not below a literal and the greatest not above it; None where there is no such integer."""
 
 
 def _ranged(bounds: Bounds, least: int, greatest: int, value: Callable[[int], Any]) -> Slot:
@@ -224,7 +224,7 @@ def _beside(number: float, scale: int, convert: Callable[[Any], float]) -> Bound
 
     numerator, denominator = number.as_integer_ratio()
     near = numerator * 10**scale // denominator
-    # What rounds to the number is less than an ulp away, which of a 32-bit float is a 2^-23rd.
+    # Integers that round to the number are within an ulp of it; that of a 32-bit float is at most a 2^-23rd of it.
     reach = (abs(near) >> 20) + 2
     low, high = near - reach, near + reach
     return (
@@ -234,7 +234,7 @@ def _beside(number: float, scale: int, convert: Callable[[Any], float]) -> Bound
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The least integer in a range for which a condition that stays true once it is true holds."""
+    """The least integer in a range that meets a condition, which all greater integers must then meet too."""
     while low < high:
         middle = (low + high) // 2
         if holds(middle):
@@ -284,7 +284,7 @@ def _floating(literal: Any, column_type: FloatType | DoubleType) -> Slot:
 
 
 def next_single(value: float, towards: float) -> float:
-    """The 32-bit float next to one, up or down."""
+    """The 32-bit float next to `value`, up or down in the direction of `towards`."""
     if value == towards:
         return value
     if value == 0:

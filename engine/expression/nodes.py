@@ -56,8 +56,8 @@ class TransformTerm:
 class BoundTerm:
     """A column of a schema, with identity or another transform. `name` is its dotted name when bound.
 
-    `bind` leaves only identity and bucket: a predicate on any other transform becomes one on the column itself. The
-    column is of a nested type in tests for null alone.
+    `bind` leaves only identity and bucket: a predicate on any other transform becomes one on the column itself. Only in
+    tests for null may the column be of a nested type.
     """
 
     field: NestedField
@@ -116,7 +116,7 @@ class Or:
 
 @frozen
 class Not:
-    """SQL's NOT: of what is neither true nor false, it is neither as well. Never in a bound expression."""
+    """SQL's NOT: neither true nor false where the child is neither. Never in a bound expression."""
 
     child: Expression
 

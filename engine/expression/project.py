@@ -75,7 +75,7 @@ def _projections(p: Predicate, spec: PartitionSpec, schema: Schema, projection: 
 
 
 def _fits(projected: Expression) -> bool:
-    """Whether the literals are values of the partition field; truncating the least values leaves their range."""
+    """Whether the literals are in the range of the partition field's type; truncating the least values leaves it."""
     if not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm):
         return True
     match projected.term.source_type:
@@ -102,7 +102,7 @@ def _inclusive(p: Predicate, f: PartitionField, part: BoundTerm) -> Expression |
 
 
 def _strict(p: Predicate, f: PartitionField, part: BoundTerm) -> Expression | None:
-    """The negation of the inclusive projection of the negation: no row that does not satisfy `p` is where it is met."""
+    """The negation of the inclusive projection of NOT `p`: partitions that meet it have no row that fails `p`."""
     projected = _inclusive(Predicate(negated(p.op), p.term, p.literals), f, part)
     return None if projected is None else _negation(projected)
 
@@ -185,10 +185,10 @@ def _starting(part: BoundTerm, prefix: str, width: int) -> Expression | None:
 
 
 def _wrapped(source: PrimitiveType, width: int) -> dict[int, int]:
-    """Java's truncations of the least values of int or long, by those that lie below the type's range.
+    """Java's truncations of the least int and long, by the true truncations, which are below the type's range.
 
-    They come in again at the other end: with a width of 10 Java's partition of -2147483648 is 2147483646. A long may
-    have been an int when a file was written (T7).
+    Java's wrap around: with a width of 10, -2147483648 truncates to -2147483650, and its partition in Java is
+    2147483646. A long may have been an int when a file was written (T7).
     """
     if not isinstance(source, (IntegerType, LongType)):
         return {}
@@ -197,7 +197,7 @@ def _wrapped(source: PrimitiveType, width: int) -> dict[int, int]:
 
 
 def _including_wrapped(projected: Expression | None, wrapped: Mapping[int, int]) -> Expression | None:
-    """The projection with room for the least values, which Java's files have in a high partition."""
+    """The projection extended to the high partitions in which Java's files have the least values."""
     if not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm) or not _fits(projected):
         return projected
     match projected.op:
@@ -211,10 +211,10 @@ def _including_wrapped(projected: Expression | None, wrapped: Mapping[int, int])
 
 
 def _including_old_times(projected: Expression | None, p: Predicate) -> Expression | None:
-    """The projection with room for partition values that are one too high.
+    """The projection extended to partition values that are one too high.
 
     Java's Iceberg up to 0.10 rounded times before 1970 up: files with such values exist, and both readings must match.
-    Days of dates never were.
+    Days of date columns were never rounded up.
     """
     if not isinstance(projected, Predicate) or not isinstance(projected.term, BoundTerm):
         return projected

@@ -61,7 +61,7 @@ def or_(*children: Expression) -> Expression:
 
 
 def _merged(children: list[Expression], single: PredicateOperator, many: PredicateOperator) -> list[Expression]:
-    """The children with equalities of a bound term as one IN, inequalities as one NOT IN: many leaves plan slowly."""
+    """The children with each term's equalities as one IN, or inequalities as one NOT IN: many leaves plan slowly."""
     values: dict[BoundTerm, list[Any]] = {}
     for c in children:
         if (leaf := _mergeable(c, single, many)) is not None:

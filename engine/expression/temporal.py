@@ -1,8 +1,8 @@
 """Dates, times and timestamps of filters as integers.
 
-Zone rules: a timestamp without zone where one with zone is wanted is taken as UTC, as DuckDB does in a session whose
-zone is UTC. The other way round a zone in text is accepted only where it is UTC, because DuckDB would ignore it and
-PyIceberg refuse it; an aware datetime or a TIMESTAMPTZ literal becomes UTC's wall clock, as in such a session.
+Zone rules: for a column with zone, a timestamp without one is taken as UTC, as DuckDB does in a session whose zone is
+UTC. For a column without zone, a zone in text must be UTC, because DuckDB would ignore another and PyIceberg refuse it;
+an aware datetime or a TIMESTAMPTZ literal becomes UTC's wall clock, as in such a session.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 def parse_timestamp_text(text: str, *, zoned: bool, nano: bool) -> int:
     """Microseconds (nanoseconds where `nano`) since 1970 of an ISO timestamp or date, in UTC.
 
-    Raises ExpressionError for other text, a zone other than UTC where none is wanted, and digits that the unit loses.
+    Raises ExpressionError for a zone other than UTC where none is wanted, ValidationError for other text, and for
+    digits that the unit would lose.
     """
     body = text.strip()
     day, _, clock = body.replace(" ", "T", 1).partition("T")
@@ -38,7 +39,7 @@ def parse_timestamp_text(text: str, *, zoned: bool, nano: bool) -> int:
 
 
 def parse_date_text(text: str) -> int:
-    """Days since 1970 of an ISO date; a time of day is accepted where it is midnight. Raises ExpressionError."""
+    """Days since 1970 of an ISO date; its time of day must be midnight. Raises ExpressionError, ValidationError."""
     body = text.strip()
     if len(body) <= 10:
         return single_value.parse_date(body)
@@ -49,7 +50,7 @@ def parse_date_text(text: str) -> int:
 
 
 def parse_time_text(text: str) -> int:
-    """Microseconds since midnight of `HH:MM[:SS[.ffffff]]`."""
+    """Microseconds since midnight of `HH:MM[:SS[.ffffff]]`. Raises ValidationError for other text."""
     return int(single_value.from_json(TimeType(), text.strip()))
 
 
@@ -62,7 +63,7 @@ def time_of(value: dt.time) -> int:
 
 def datetime_of(value: dt.datetime) -> int:
     """Microseconds since 1970, in UTC; without a zone the value is taken as UTC."""
-    # The offset is taken off last: near the years 1 and 9999 UTC's wall clock is no datetime.
+    # The offset is subtracted last: near the years 1 and 9999 the time in UTC may be no datetime.
     return (value.replace(tzinfo=None) - _EPOCH - (value.utcoffset() or dt.timedelta())) // _MICROSECOND
 
 

@@ -1,7 +1,7 @@
 """Points in time as users give them: milliseconds since the epoch, a datetime, or ISO 8601 text.
 
-One without a zone is local time, as `datetime.timestamp()` of Python has it, wherever a time is taken. (Values in rows
-and in filters are another thing: their types say what they are.)
+A time without a zone is local time everywhere, as for Python's `datetime.timestamp()`. (Values in rows and filters are
+another matter: their types tell whether they have a zone.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def to_epoch_ms(moment: TimestampLike, what: str) -> int:
     if not isinstance(time, dt.datetime):
         return _checked(moment, what)
     try:
-        # Of subclasses some have rules of their own for what says no zone: pandas takes it for UTC.
+        # Subclasses may have other rules for a time without a zone: pandas takes it for UTC.
         plain = dt.datetime.combine(time.date(), time.timetz())
         return (plain.astimezone(dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
     except (OverflowError, OSError, ValueError) as e:

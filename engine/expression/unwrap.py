@@ -65,7 +65,7 @@ def unwrap_predicate(op: PredicateOperator, term: BoundTerm, literals: tuple[Any
                 return _ordinals_in(column, term, literals)
             return or_(*(unwrap_predicate(PredicateOperator.EQ, term, (v,)) for v in literals))
         case PredicateOperator.NOT_EQ | PredicateOperator.NOT_IN | PredicateOperator.GT_EQ | PredicateOperator.GT:
-            # Each is the opposite of one below; nulls satisfy neither.
+            # Each of these operators is the opposite of one below; nulls satisfy neither.
             return _complement(unwrap_predicate(negated(op), term, literals), column)
         case PredicateOperator.NOT_STARTS_WITH | PredicateOperator.NOT_LIKE:
             return _complement(unwrap_predicate(negated(op), term, literals), column)
@@ -233,7 +233,7 @@ def _truncated_number(op: PredicateOperator, column: BoundTerm, literal: Any, wi
                 return FALSE
             return and_(compare(PredicateOperator.GT_EQ, column, value(n)), below(n + width))
         case PredicateOperator.LT:
-            # A multiple of the width is less than the literal where it is less than the next multiple from there.
+            # Truncated values are multiples of the width: one is below the literal if below the next multiple from it.
             if slot.ceiling is None:
                 return Predicate(PredicateOperator.NOT_NULL, column)
             return below(-(-units(slot.ceiling) // width) * width)

@@ -1,4 +1,4 @@
-"""Filters whose names are meant in any case, with the names that the schema has."""
+"""Filters whose column names match in any case, rewritten with the names of the schema."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def with_exact_names(expression: Expression, schema: Schema) -> Expression:
 
 
 def exact_name(name: str, schema: Schema) -> str:
-    """The name of a column as the schema has it, that of the exact case first. Raises ValidationError for no column."""
+    """The name of a column as the schema has it; an exact match comes first. Raises ValidationError for no column."""
     return name if schema.has_name(name) else schema.name_of(schema.find_field(name, case_sensitive=False).field_id)

@@ -1,7 +1,7 @@
-"""Filters made with `pyiceberg.expressions`, as filters of ours; told by their classes' names, without that package.
+"""Filters made with `pyiceberg.expressions`, as icecore's; known by their class names, without importing PyIceberg.
 
 Their literals keep their values: a timestamp of PyIceberg is microseconds of UTC, whatever column it is compared with.
-Rows with a null are judged as in SQL, so that `NotIn` does not select them.
+Nulls are compared as in SQL, so that `NotIn` does not select them.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def to_json(expression: Expression, *, children: bool = False, inclusive: bool =
 
 
 def from_json(obj: Any, schema: Schema | None = None) -> Expression:
-    """The unbound expression of a JSON value in either spelling; what it selects is what the JSON's two values select.
+    """The unbound expression of a JSON value in either spelling; it selects the rows for which the JSON is true.
 
     A schema is needed for references by id, for binary literals, and for numbers that stand for dates and times, as
     Java's clients send them. Raises ExpressionError for anything that is no expression.

@@ -1,4 +1,4 @@
-"""The reader of expression JSON in either spelling, with what its two values select of nulls and NaN."""
+"""The reader of expression JSON in either spelling; its two-valued predicates get tests for null and NaN."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from icecore.engine.spec.types import (
 
 @frozen
 class ExpressionReader:
-    """A reader of expression JSON. `schema` tells references by id and untyped literals apart: see `from_json`."""
+    """A reader of expression JSON. `schema` resolves references by id, and types literals: see `from_json`."""
 
     schema: Schema | None
 
@@ -200,7 +200,7 @@ def _get(obj: Any, key: str) -> Any:
 
 
 def _chain(obj: dict[str, Any], kind: str) -> list[Any]:
-    """The operands of a chain of ANDs or ORs, which other engines write as a tree that is as deep as it is long."""
+    """The operands of a chain of ANDs or ORs, which other engines write as a tree as deep as the chain is long."""
     out: list[Any] = []
     waiting = [obj]
     while waiting:

@@ -1,8 +1,8 @@
 """Unbound expressions as JSON values that outlive changes of the schema.
 
-A column is kept by its id, so that it may be renamed, and literals as they were given, not as they were bound:
-`i > 3e9` is false of every int, but not of the long that the column may become; `x IS NULL` of no required column, but
-of one that is made optional.
+A column is kept by its id, so that it may be renamed. Literals are kept as they were given, not as they were bound:
+`i > 3e9` is false of every int, but not of the long that the column may become; `x IS NULL` is false of a required
+column, but not once it is optional.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from icecore.engine.spec.types import parse_primitive
 def to_kept(expression: Expression, schema: Schema, case_sensitive: bool = True) -> Any:
     """The JSON value of an expression whose names are those of the schema.
 
-    A bound leaf is kept with the types of its literals. Raises ExpressionError for an unknown column and for a literal
-    that is no value.
+    A bound leaf is kept with the types of its literals. Raises ExpressionError for an unknown column, and for a literal
+    of a type that can't be kept.
     """
 
     def kept(e: Expression) -> Any:
@@ -116,11 +116,11 @@ _WRITTEN: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
     (dt.time, "time", dt.time.isoformat),
     (UUID, "uuid", str),
 )
-"""The first type that a literal has says its kind: a bool is an int to Python, a datetime is a date."""
+"""The first type that fits a literal is its kind: to Python a bool is an int too, and a datetime a date."""
 
 
 def value_to_kept(value: Any) -> list[Any]:
-    """A literal, or a value of a column, as its kind and text. Raises ExpressionError for what is no value."""
+    """A literal, or a value of a column, as its kind and text. Raises ExpressionError for other types."""
     value = plain(value)
     if value is None:
         return ["null"]

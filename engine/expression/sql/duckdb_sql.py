@@ -40,7 +40,7 @@ from icecore.engine.spec.types import (
 )
 
 INLINE_LITERALS = 20
-"""Up to so many literals of IN are a parameter each; more are a table, as DuckDB's client copies a list at each use."""
+"""Up to so many literals of an IN become parameters, more a table: DuckDB's client copies a list at each use."""
 
 COMPARISONS = {
     PredicateOperator.LT: "<",
@@ -62,10 +62,10 @@ def to_sql(
     """A DuckDB condition that selects the rows of a bound expression.
 
     `column` gives the SQL of a term's column, quoted, of the DuckDB type that its Iceberg type is read as; dates and
-    times as their numbers, because DuckDB's own reach less far and end in infinities. Values go to `parameters` as
-    `p0`, `p1` and so on, after those that are there. `bucket` gives the SQL of a term's bucket number;
-    without it a predicate on a bucket raises ExpressionError, because DuckDB has no such function. `listed` gives the
-    name of a table that has many values of IN in its column `value`; without it each is a parameter.
+    times must be integers, because DuckDB's own have a smaller range and infinities. Values go to `parameters` as
+    `p0`, `p1` and so on, after those that are there. `bucket` gives the SQL of a term's bucket number; without it a
+    predicate on a bucket raises ExpressionError, because DuckDB has no such function. `listed` makes a table with the
+    many values of an IN in its column `value`, and gives its name; without it each value is a parameter.
     """
 
     def sql(e: Expression) -> str:

@@ -1,4 +1,4 @@
-"""Pieces of SQL whose literals are still values: they are put together, compared and sorted before they are written."""
+"""Pieces of SQL whose literals are still values, so that pieces can be combined, compared and sorted before writing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SqlLiteral:
 class Fragment:
     """A piece of SQL with a `?` for each of its literals, in their order.
 
-    Two that differ by their literals alone have the same text.
+    Pieces that differ only in their literals have the same text.
     """
 
     text: str
@@ -41,7 +41,7 @@ def literal(sql_type: str, value: Any) -> Fragment:
 
 
 def sql(text: str, *parts: Fragment) -> Fragment:
-    """The text with a part in the place of each `?`. Raises ValueError where these are not as many."""
+    """The text with a part in place of each `?`. Raises ValueError where there are more of one than of the other."""
     if not parts and "?" not in text:
         return Fragment(text)
     first, *rest = text.split("?")
@@ -80,9 +80,9 @@ def _combined(word: str, parts: Sequence[Fragment], *, neutral: Fragment, decidi
 
 @define
 class BoundParameters:
-    """The values that a statement binds as `p0`, `p1` and so on: the same value of a type once.
+    """The values that a statement binds as `p0`, `p1` and so on; equal values of one type share a parameter.
 
-    `types` has their DuckDB types, which references name unless `typed` is false.
+    `types` has their DuckDB types, to which references are cast unless `typed` is false.
     """
 
     values: dict[str, Any] = field(factory=dict)

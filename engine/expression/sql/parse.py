@@ -36,7 +36,7 @@ def check_given(delete_filter: object) -> None:
 
 
 def parse_filter(text: FilterLike, parameters: Mapping[str, Any] | Sequence[Any] | None = None) -> Expression:
-    """The unbound expression of a SQL condition; None is every row, and an expression stays as it is, also PyIceberg's.
+    """The unbound expression of a SQL condition or a PyIceberg filter; None is every row, an expression stays as it is.
 
     `parameters` gives the values of `$name` and `:name` by name, or those of `?` and `$1` by position; a list fits
     after IN. Raises ExpressionError naming the piece that is not understood.
@@ -51,7 +51,7 @@ def parse_filter(text: FilterLike, parameters: Mapping[str, Any] | Sequence[Any]
         if is_pyiceberg_expression(text):
             return expression_of(text)
         raise ExpressionError(f"a filter must be SQL text or an expression, found {type(text).__name__}")
-    # The parser takes longer to load than many a program that reads a table whole.
+    # Loading the parser takes longer than many programs that read a whole table.
     from icecore.engine.expression.sql.sql_reader import condition_of
 
     return condition_of(text, parameters)

@@ -1,4 +1,4 @@
-"""The reader of a SQL condition's syntax tree; `parse.py` tells the syntax it takes."""
+"""The reader of a SQL condition's syntax tree; `parse.py` describes the syntax."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def condition_of(text: str, parameters: Mapping[str, Any] | Sequence[Any] | None
 def understood_conditions(text: str) -> list[Expression]:
     """The conditions of a conjunction, as DuckDB prints it in a plan, that compare whole columns with literals.
 
-    Others are left out: functions have other meanings there than in a filter, and what it prints as BETWEEN may exclude
-    the bounds, so that a NOT around it tells nothing. Raises ExpressionError where the text can't be parsed.
+    Others are left out: functions have other meanings in a plan than in a filter. So is a NOT around a BETWEEN, because
+    DuckDB prints one that excludes its bounds the same. Raises ExpressionError where the text can't be parsed.
     """
     root = _parse(text)
     reader = _Reader(Parameters.of(None, root))
@@ -75,7 +75,7 @@ class IcecoreFilter(DuckDB):  # type: ignore[misc]  # sqlglot is not typed for u
         """DuckDB's tokens, with `X'AB'` as binary and `?::` as a parameter that is cast."""
 
         HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012  # sqlglot's own form
-        # Else it takes `?::DATE` for an operator of another dialect.
+        # sqlglot would otherwise take the `?::` of `?::DATE` for an operator of another dialect.
         KEYWORDS = {k: v for k, v in DuckDB.Tokenizer.KEYWORDS.items() if k != "?::"}  # noqa: RUF012  # likewise
 
 
@@ -321,7 +321,7 @@ def _sql(node: exp.Expression) -> str:
 
 
 def _as_text(node: exp.Expression) -> str:
-    """The words for who means a text by what is read as a column: without quotes, or in double ones."""
+    """A hint in case a name without quotes, or in double ones, was meant as a text: it is read as a column."""
     is_name = isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier) and len(node.parts) == 1
     return (
         f": {node.sql()} is read as a column, as a text it is {exp.Literal.string(node.name).sql()}" if is_name else ""

@@ -32,7 +32,7 @@ from icecore.engine.spec.types import (
 )
 
 MAX_LITERALS = 8
-"""Of a longer IN list so many literals are shown."""
+"""The number of literals that are shown of a longer IN list."""
 
 _WORDS: dict[type[PrimitiveType], str] = {
     DateType: "DATE ",
@@ -48,7 +48,7 @@ _QUOTED = (*_WORDS, StringType, UUIDType)
 def expression_text(e: Expression) -> str:
     """The expression on one line, as `(city = 'Oslo' OR city IS NULL) AND day >= DATE '2024-02-01'`.
 
-    Of an IN list the first literals are shown.
+    Only the first literals of a long IN list are shown.
     """
 
     def text(e: Expression) -> str:

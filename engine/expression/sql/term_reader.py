@@ -85,7 +85,7 @@ def _call(node: Any) -> tuple[str | None, tuple[str | int | None, ...]]:
 
 def _argument(node: Any) -> str | int | None:
     if isinstance(node, exp.Literal):
-        # Of some thousand digits Python makes no number.
+        # Python refuses to make a number of some thousand digits.
         is_number = not node.is_string and node.name.isdecimal() and len(node.name) <= _MOST_DIGITS
         return int(node.name) if is_number else None
     parts = node.parts if isinstance(node, (exp.Column, exp.Dot)) else ()
