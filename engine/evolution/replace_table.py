@@ -18,6 +18,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.evolution.create_table import fresh_parts
 from icecore.engine.evolution.metadata_commands import changed_properties, new_current_schema, properties_for_schema
 from icecore.engine.properties.string_properties import table_properties
+from icecore.engine.properties.table_properties import OF_COLUMNS
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionField, PartitionSpec
 from icecore.engine.spec.schema import Schema, check_format_version
@@ -71,7 +72,9 @@ def replaced_table(
         if location is not None and location != metadata.location:
             out.append(SetLocation(location))
         followed, gone = properties_for_schema(metadata, new)
-        change = changed_properties({**followed, **properties}, [k for k in gone if k not in properties])
+        # A column of another type has an id of its own, but what is said of it by its name still holds.
+        kept = {*properties, *(prefix + new.name_of(i) for prefix in OF_COLUMNS for i in new.field_ids)}
+        change = changed_properties({**followed, **properties}, [k for k in gone if k not in kept])
         return [*out, *change.updates_for(metadata)]
 
     return ChangeMetadata(updates_for, replaces=True)
@@ -168,7 +171,8 @@ def _followed_spec(
                 wanted.remove(same)
                 fields.append(evolve(same, field_id=old.field_id))
             else:
-                name = old.name if all(f.name != old.name for f in wanted) else f"{old.name}_{old.field_id}"
+                is_free = all(f.name != old.name for f in (*wanted, *fields))
+                name = old.name if is_free else f"{old.name}_{old.field_id}"
                 fields.append(evolve(old, transform=VoidTransform(), name=name))
         field_ids = {}
     for f in wanted:

@@ -188,4 +188,8 @@ def _timestamp(
     start = _MIDNIGHT.replace(tzinfo=dt.UTC) if with_zone else _MIDNIGHT
     nanoseconds = isinstance(field_type, (TimestampNanoType, TimestamptzNanoType))
     micros = (value - start) // _MICROSECOND
-    return _integer(field_type, micros * 1000 if nanoseconds else micros, LongType.min, LongType.max)
+    # A pandas Timestamp has nanoseconds, which its difference to a datetime has not.
+    below = getattr(value, "nanosecond", 0)
+    if below and not nanoseconds:
+        raise ValidationError(f"{value!r} has nanoseconds, and {field_type} has none")
+    return _integer(field_type, micros * 1000 + below if nanoseconds else micros, LongType.min, LongType.max)

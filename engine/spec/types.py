@@ -351,8 +351,8 @@ _NAMED: dict[str, PrimitiveType] = {
 }
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
-_GEOMETRY = re.compile(r"geometry\s*\(\s*([^,)]*?)\s*\)")
-_GEOGRAPHY = re.compile(r"geography\s*\(\s*([^,)]*?)\s*(?:,\s*(\w*)\s*)?\)")
+_GEOMETRY = re.compile(r"geometry\s*\(\s*([^,)]*?)\s*\)", re.IGNORECASE)
+_GEOGRAPHY = re.compile(r"geography\s*\(\s*([^,)]*?)\s*(?:,\s*(\w*)\s*)?\)", re.IGNORECASE)
 
 
 def parse_primitive(text: str) -> PrimitiveType:

@@ -110,15 +110,17 @@ class ViewHistoryEntry:
 
     timestamp_ms: int
     version_id: int
+    extra: Mapping[str, Any] = field(factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"timestamp-ms": self.timestamp_ms, "version-id": self.version_id}
+        return {"timestamp-ms": self.timestamp_ms, "version-id": self.version_id, **self.extra}
 
     @classmethod
     def from_dict(cls, obj: Any) -> ViewHistoryEntry:
         """The entry of a JSON object. Raises ValidationError where it is none."""
         where = "version-log entry"
-        return cls(get(obj, "timestamp-ms", int, where), get(obj, "version-id", int, where))
+        known = frozenset({"timestamp-ms", "version-id"})
+        return cls(get(obj, "timestamp-ms", int, where), get(obj, "version-id", int, where), unknown(obj, known))
 
 
 @define(frozen=True)

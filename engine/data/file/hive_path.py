@@ -27,6 +27,10 @@ from icecore.engine.spec.types import (
     IntegerType,
     LongType,
     NestedField,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
     Type,
 )
 
@@ -149,5 +153,7 @@ def _parsed(kind: Type, text: str) -> Any:
             return from_json(kind, {"true": True, "false": False}.get(text.lower(), text))
         case FixedType() | BinaryType():
             raise ValidationError("bytes are in no path")
+        case TimestampType() | TimestamptzType() | TimestampNanoType() | TimestamptzNanoType():
+            return from_json(kind, text.replace(" ", "T", 1))
         case _:
-            return from_json(kind, text if text.find(":") < 0 else text.replace(" ", "T", 1))
+            return from_json(kind, text)

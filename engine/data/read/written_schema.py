@@ -14,9 +14,9 @@ import orjson
 
 from icecore.engine.data.file.file_field import FileField, walk_file
 from icecore.engine.errors import CorruptFileError
+from icecore.engine.spec.schema import MAX_FIELD_ID
 
 SCHEMA_KEY = b"iceberg.schema"
-_FIRST_RESERVED_ID = 2_147_483_447
 
 
 def check_written(
@@ -34,7 +34,7 @@ def check_written(
     if written is None or not file_ids or (len(file_ids) == len(found) and file_ids <= written):
         return
     asked = written | file_ids if wanted is None else wanted
-    for i in sorted(i for i in asked if i < _FIRST_RESERVED_ID):
+    for i in sorted(i for i in asked if i <= MAX_FIELD_ID):
         if i in written and i not in file_ids:
             raise CorruptFileError(f"{where} was written with a column of field id {i}, and has none")
         if i in file_ids and i not in written:

@@ -7,6 +7,7 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from icecore.engine.errors import ValidationError
@@ -51,6 +52,9 @@ ZONE = dt.timezone(dt.timedelta(hours=2))
         ("timestamptz", "1970-01-01T00:00:01+00:00", 1_000_000),
         ("timestamp_ns", dt.datetime(1970, 1, 1, 0, 0, 1), 1_000_000_000),
         ("timestamptz_ns", dt.datetime(1970, 1, 1, 2, 0, 1, tzinfo=ZONE), 1_000_000_000),
+        ("timestamp_ns", pd.Timestamp(1_000_000_001), 1_000_000_001),
+        ("timestamp_ns", pd.Timestamp(-1), -1),
+        ("timestamp", pd.Timestamp(1_000_000_000), 1_000_000),
         ("string", "x", "x"),
         ("uuid", UUID_TEXT, uuid.UUID(UUID_TEXT)),
         ("uuid", uuid.UUID(UUID_TEXT), uuid.UUID(UUID_TEXT)),
@@ -88,6 +92,7 @@ def test_t9_a_python_value_becomes_the_internal_one_and_survives_json(
         ("timestamp", dt.datetime(1970, 1, 1, tzinfo=dt.UTC)),
         ("timestamptz", dt.datetime(1970, 1, 1)),
         ("timestamp_ns", dt.datetime(9999, 1, 1)),
+        ("timestamp", pd.Timestamp(1_000_000_001)),
         ("string", 1),
         ("uuid", "nope"),
         ("fixed[2]", b"abc"),

@@ -10,6 +10,8 @@ from core_tables import ids_of, make_table, peer_ids, rows
 
 import icecore
 from icecore.engine.errors import NoSuchTableError, ValidationError
+from icecore.engine.spec.partition import PartitionField, PartitionSpec
+from icecore.engine.spec.transform import IdentityTransform
 from icecore.engine.spec.types import StructType
 
 NEW = pa.schema([("extra", pa.int32()), ("id", pa.int64()), ("s", pa.struct([("a", pa.string())]))])
@@ -102,7 +104,7 @@ def test_t7_another_type_is_another_column(catalog: icecore.Catalog) -> None:
 def test_p2_the_name_mapping_follows(catalog: icecore.Catalog) -> None:
     """P2: the mapping knows the new columns, and a name stays with the column of the files that are there.
 
-    Properties of a column that is no more go, those that are given are set.
+    Properties of a column stay with its name, those that are given are set.
     """
     table = make_table(catalog)
     table.append(rows(1))
@@ -118,5 +120,24 @@ def test_p2_the_name_mapping_follows(catalog: icecore.Catalog) -> None:
     mapping = json.loads(replaced.properties["schema.name-mapping.default"])
     assert {n: f.get("field-id") for f in mapping for n in f["names"]} == ids | {"name": 2}
     assert ids["name"] != 2
-    assert "write.metadata.metrics.column.name" not in replaced.properties
+    assert replaced.properties["write.metadata.metrics.column.name"] == "none"
     assert replaced.properties["write.metadata.metrics.column.id"] == "counts"
+
+
+def test_a_name_that_another_field_takes_over_in_v1(catalog: icecore.Catalog) -> None:
+    """The field that goes stays in its place under another name (PT1)."""
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    table = catalog.create_table("ns.t", schema, format_version=1)
+    with table.update_spec() as update:
+        update.add_field("a", partition_field_name="pa").add_field("bucket(4, b)", partition_field_name="pb")
+    spec = PartitionSpec((PartitionField((1,), 1000, IdentityTransform(), "pb"),))
+    new = catalog.replace_table("ns.t", table.schema(), partition_spec=spec)
+    assert [(f.name, str(f.transform)) for f in new.spec().fields] == [("pb", "identity"), ("pb_1001", "void")]
+
+
+def test_properties_of_a_column_stay_with_its_name(catalog: icecore.Catalog) -> None:
+    """Also where it has another type, and so another id; those of a column that is gone go."""
+    metrics = "write.metadata.metrics.column"
+    make_table(catalog, properties={f"{metrics}.id": "none", f"{metrics}.name": "counts"})
+    new = catalog.replace_table("ns.t", pa.schema([("id", pa.string())]))
+    assert {k: v for k, v in new.properties.items() if k.startswith(metrics)} == {f"{metrics}.id": "none"}

@@ -56,6 +56,8 @@ def test_t1_type_strings(text: str) -> None:
         ("geography(srid:4326, spherical)", GeographyType("srid:4326", "spherical")),
         ("geography(srid:4326,karney)", GeographyType("srid:4326", "karney")),
         ("geography(srid:4326)", GeographyType("srid:4326")),
+        ("Geography(SRID:4326, Karney)", GeographyType("SRID:4326", "karney")),
+        ("GEOMETRY(srid:3857)", GeometryType("srid:3857")),
         ("geography", GeographyType("OGC:CRS84", "spherical")),
     ],
 )

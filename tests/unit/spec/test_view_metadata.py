@@ -46,6 +46,7 @@ def test_v1_a_view_comes_back_as_it_was() -> None:
     obj = copy.deepcopy(VIEW)
     obj["later"] = 1
     obj["versions"][0]["later"] = 2
+    obj["version-log"][0]["later"] = 3
     obj["versions"][0]["representations"].append({"type": "substrait", "plan": "abc"})
     found = ViewMetadata.from_json(json.dumps(obj))
     assert json.loads(found.to_json()) == obj
