@@ -2,8 +2,8 @@
 
 usage: python bench/audit.py [TABLES ...]
 
-Each table has five commits, of which one deletes rows. The time for each table must not grow with their number, and
-one table that is named must cost what one table costs, however many there are. Results go to results/audit.json.
+Each table has five commits, of which one deletes rows. The time for each table must not grow with their number, and the
+audit of a single named table must cost the same in a warehouse of any size. Results go to results/audit.json.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def fill(catalog: icecore.Catalog, tables: int) -> None:
 
 
 def measured(tables: int) -> dict[str, Any]:
-    """The CPU time of a full audit, and of one of a single table, of a warehouse of so many."""
+    """The CPU time of a full audit of a warehouse of `tables` tables, and of an audit of one of them."""
     with tempfile.TemporaryDirectory() as folder:
         with icecore.open(folder) as catalog:
             fill(catalog, tables)

@@ -1,4 +1,4 @@
-"""How many one-file appends a second, as the history grows; then a replay of that history, and a reopening.
+"""One-file appends a second as the history grows; then a replay of that history, and a reopening.
 
 usage: python bench/commits.py [COMMITS [PEER_COMMITS]]
 
@@ -64,7 +64,7 @@ def of_pyiceberg(folder: str) -> Callable[[], None]:
 
 
 def measure(append: Callable[[], None], commits: int) -> list[dict[str, float]]:
-    """Commits and CPU of each stretch of the history, up to each mark."""
+    """The rate of commits and the CPU time of each, for every stretch of the history up to a mark."""
     out, done = [], 0
     for mark in (m for m in MARKS if m <= commits):
         started, cpu = time.perf_counter(), time.process_time()
@@ -87,9 +87,9 @@ def replay(folder: str) -> dict[str, float]:
 
 
 def reopen(script: str, folder: str, commits: int) -> float:
-    """Milliseconds from nothing to the loaded table in a fresh process: the best of three.
+    """The milliseconds that a fresh process takes from its import to the loaded table: the best of three.
 
-    Modules are counted that load when they are needed, most of ours, and not those of the import that comes first.
+    Modules that load when they are needed count, which most of icecore's do; the import that comes first does not.
     """
     command = [sys.executable, "-c", script, folder, str(commits)]
     with tempfile.TemporaryDirectory() as cache:

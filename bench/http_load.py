@@ -1,6 +1,7 @@
 """Load on an HTTP server: connections that each send the next request when the last one is answered.
 
-A process of its own asks, as little of it Python as can be: it has one of two cores, the server has the other.
+A process of its own sends the requests, with as little Python as possible: of two cores it has one, the server the
+other.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import Any, cast
 from attrs import define, field, frozen
 
 Request = Callable[[int, int], bytes]
-"""The bytes of a connection's so many-th request."""
+"""The bytes of a request, by the number of its connection and its own number there."""
 
 
 @frozen
 class Load:
-    """So many connections for so many seconds; `requests` is called with what is `told`, in another process."""
+    """A load of `connections` for `seconds`; another process calls `requests` with the arguments `told`."""
 
     port: int
     connections: int
@@ -33,7 +34,7 @@ class Load:
 
 @define
 class Loading:
-    """What came back: the seconds of each answer, and how many had which status."""
+    """The answers to a load: the seconds that each took, and their number by status."""
 
     seconds: list[float] = field(factory=list)
     statuses: Counter[int] = field(factory=Counter)
@@ -47,7 +48,7 @@ def encoded(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
 
 
 class Connection(asyncio.Protocol):
-    """One connection, which asks until the time is over. It knows answers with a length, and those in chunks."""
+    """One connection, which asks until the time is over. It reads answers with a length, and those in chunks."""
 
     def __init__(
         self, number: int, request: Request, found: Loading, until: float, ended: asyncio.Future[None]
@@ -114,20 +115,20 @@ async def _all(load: Load) -> Loading:
 
 
 def answers(load: Load) -> Loading:
-    """What came back, asked from this process."""
+    """The answers to a load that this process puts on."""
     import uvloop
 
     return uvloop.run(_all(load))
 
 
 def put_on(*loads: Load) -> list[Loading]:
-    """What came back of loads that are put on at once, each from a process of its own."""
+    """The answers to loads that are put on at once, each from a process of its own."""
     with ProcessPoolExecutor(len(loads), mp_context=multiprocessing.get_context("spawn")) as pool:
         return list(pool.map(answers, loads))
 
 
 def rates(found: Loading, good: int, seconds: float) -> dict[str, float]:
-    """How many answers a second had the status hoped for, how long half and 99 % of all took at most."""
+    """The rate of answers with the status `good`, the number of others, and the median and 99th percentile of times."""
     cuts = statistics.quantiles(found.seconds, n=100)
     return {
         "per_s": found.statuses[good] / seconds,

@@ -1,4 +1,4 @@
-"""A table with metadata only of very many files, a thousand days of them, with metrics of two columns."""
+"""A table of very many files over a thousand days, with metrics of two columns; only its metadata is written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONSTANTS = {
 
 
 def many_files(out: Path, files: int, each: int = 10_000) -> Path:
-    """`files` files, so many in a manifest; the path of the metadata file.
+    """Writes a table of `files` files, `each` of them in a manifest; returns the path of its metadata file.
 
     File i has the ids from i * 1000 to i * 1000 + 999, and one day.
     """

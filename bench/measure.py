@@ -1,4 +1,4 @@
-"""What the benchmarks share: CPU time of a call, the machine they ran on, and results as JSON."""
+"""Shared parts of the benchmarks: CPU time of a call, the machine they ran on, and results as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACKAGES = ("icecore", "duckdb", "polars", "pyarrow", "pyiceberg")
 
 
 def cpu_seconds(action: Callable[[], Any], repeat: int = 1) -> float:
-    """The least CPU time of the process, all threads, that one of `repeat` calls took."""
+    """The least CPU time of `repeat` calls, over all threads of the process."""
     best = float("inf")
     for _ in range(repeat):
         gc.collect()
@@ -36,7 +36,7 @@ def peak_memory_mb() -> float:
 
 
 def as_installed(cache: str) -> dict[str, str]:
-    """The environment of a process that keeps the bytecode of what it imports, in a folder, as installers do."""
+    """The environment of a process that keeps the bytecode of its modules in a folder, as an installer would."""
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPYCACHEPREFIX": cache}
 
@@ -50,7 +50,7 @@ def environment() -> dict[str, Any]:
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    """Those of the packages that are installed: an environment for Spark alone has not all of them."""
+    """The versions of the packages that are installed; an environment for Spark alone lacks some."""
     for name in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
             yield name, version(name)

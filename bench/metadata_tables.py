@@ -2,9 +2,9 @@
 
 usage: python bench/metadata_tables.py TABLE_FOLDER ...
 
-A folder is a table with metadata only. `cold` is the first call of a process whose warehouse has read nothing of the
-table before: those that come first load modules, expand and decode for all later ones. `first` is the first call of
-another process, `again` the best of three after it, of what is kept where it is small. Results go to
+A folder is a table with metadata only. `cold` is the first call in a process whose warehouse has read nothing of the
+table before: the earliest calls load modules, expand and decode for all later ones. `first` is the first call in
+another process, `again` the best of three calls after it, for which small results are kept. Results go to
 results/metadata_tables.json.
 """
 
@@ -35,12 +35,12 @@ TABLES = (
     "all_files",
     "all_data_files",
 )
-"""All that PyIceberg has, those that have few rows however many files there are first."""
+"""All metadata tables that PyIceberg has; first come those that have few rows however many files there are."""
 AGAIN = 3
 
 
 def cold(folder: str, metadata: str) -> dict[str, Any]:
-    """Our first calls of all, in a new warehouse."""
+    """The very first calls of icecore, in a new warehouse."""
     import icecore
 
     with icecore.open(folder) as catalog:
@@ -50,7 +50,7 @@ def cold(folder: str, metadata: str) -> dict[str, Any]:
 
 
 def warm(folder: str, metadata: str) -> dict[str, Any]:
-    """Ours in a process that has opened the table of a warehouse."""
+    """The calls of icecore in a process that has opened the table of an existing warehouse."""
     import icecore
 
     with icecore.open(folder) as catalog:
@@ -81,7 +81,7 @@ RUNS = {run.__name__: run for run in (cold, warm, pyiceberg)}
 
 
 def both(metadata: str) -> dict[str, Any]:
-    """What each engine took, every run in a process of its own."""
+    """The results of both engines, every run in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         of = {
             name: json.loads(

@@ -58,7 +58,7 @@ def made(port: int, pid: int) -> dict[str, float]:
 
 
 def drawn(browser: Browser, port: int) -> dict[str, float]:
-    """From the address to the frame that shows all events, and how long the browser's thread of the page was at it."""
+    """The time from the address to the frame that shows all events, and the time that the page's thread was busy."""
     times, busy = [], []
     for _ in range(REPEAT):
         shown = browser.new_page(viewport={"width": 1280, "height": 800})
@@ -76,7 +76,7 @@ def drawn(browser: Browser, port: int) -> dict[str, float]:
 
 
 def in_browser(port: int) -> dict[str, Any] | None:
-    """The same in Chromium; None where it or Playwright is not there."""
+    """The times of `drawn` in Chromium; None where Chromium or Playwright is missing."""
     path = shutil.which("chromium")
     try:
         from playwright.sync_api import sync_playwright

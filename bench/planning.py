@@ -2,9 +2,9 @@
 
 usage: python bench/planning.py TABLE_FOLDER [LARGE_TABLE_FOLDER]
 
-The first table is taken for deletes and for many manifests (about 100,000 files), the large one, or else the same, for
-the first expansion, memory, and for processes that start from segments. Results go to results/planning.json. Every
-case runs in a process of its own; times are CPU of the whole process where it says so.
+The first table (about 100,000 files) is the base of the cases with deletes and with many manifests. The large one, by
+default the same, serves for the first expansion, for memory, and for processes that start from segments. Results go to
+results/planning.json. Every case runs in a process of its own; times are CPU of the whole process where it says so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPEAT = 15
 
 @contextmanager
 def registered(metadata: str, warehouse: str) -> Iterator[Any]:
-    """The table of a metadata file in a new warehouse; a case imports icecore itself, as it may be timed."""
+    """The table of a metadata file in a new warehouse. Cases import icecore themselves, as one times the import."""
     import icecore
 
     with icecore.open(warehouse) as catalog:
@@ -39,7 +39,7 @@ def registered(metadata: str, warehouse: str) -> Iterator[Any]:
 
 
 def expand(metadata: str, warehouse: str) -> dict[str, Any]:
-    """The first plan of all files to Arrow, from manifests, and the same once more."""
+    """The first plan of all files, from manifests to Arrow, then warm plans of all files and of a point."""
     with registered(metadata, warehouse) as table:
         files = 0
 
@@ -57,7 +57,7 @@ def expand(metadata: str, warehouse: str) -> dict[str, Any]:
 
 
 def start(_: str, warehouse: str) -> dict[str, Any]:
-    """From the start of the interpreter to the first plan, over the segments that are there."""
+    """The time from the import of icecore to the first plan, over segments that are there."""
     begun, cpu = time.perf_counter(), time.process_time()
     import icecore
 
@@ -67,7 +67,7 @@ def start(_: str, warehouse: str) -> dict[str, Any]:
 
 
 def one_more(_: str, warehouse: str) -> dict[str, Any]:
-    """A plan after one more commit: what is new is one manifest."""
+    """A plan after one more commit, which added one manifest."""
     import pyarrow as pa
 
     import icecore
@@ -96,7 +96,7 @@ def deletes(metadata: str, warehouse: str) -> dict[str, Any]:
 
 
 def wide(metadata: str, warehouse: str) -> dict[str, Any]:
-    """A table of a thousand columns: the first plan of all files, then warm ones by columns not asked for before."""
+    """A table of a thousand columns: the first plan of all files, then warm plans, each by another column."""
     with registered(metadata, warehouse) as table:
         everything: list[int] = []
         first = cpu_seconds(lambda: everything.append(table.scan().plan().to_arrow().num_rows))

@@ -2,8 +2,9 @@
 
 usage: python bench/planning_server.py [FILES]
 
-The server is a process of its own, started over segments that are there; a client asks and reads all bytes of the
-answers, and parses none. Results go to results/planning_server.json.
+The server is a process of its own, started over segments that are there. Clients read all bytes of the answers; they
+parse only the first part of the plan of all files, for the tokens of the others. Results go to
+results/planning_server.json.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def milliseconds(action: Callable[[], Any], pid: int) -> dict[str, float]:
 
 
 def all_files(port: int, pid: int, clients: int) -> dict[str, Any]:
-    """All files of the table: the first part, then the others by so many clients at once."""
+    """The plan of all files: the first part, then the others by `clients` clients at once."""
     started, cpu = time.perf_counter(), cpu_of(pid)
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
         first = ask(connection, "/plan", {})

@@ -1,9 +1,9 @@
-"""How much CPU a plan takes: icecore, PyIceberg, and a bare DuckDB filter over the same rows as the limit.
+"""CPU of a plan: icecore, PyIceberg, and a bare DuckDB filter over the same rows as the limit.
 
 usage: python bench/plans.py TABLE_FOLDER...
 
-A folder is a table with metadata only, and `truth.parquet`, one row for each live file with typed bounds. Filters:
-`all` none, `partition` one day, `bounds` a range of a column that is not partitioned by, `point` one id.
+A folder is a table with metadata only, and `truth.parquet`, one row for each live file with typed bounds. The filter
+`all` is none, `partition` one day, `bounds` a range of a column that is no partition source, `point` one id.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 usage: python bench/query.py [ROWS]
 
-A table of 40 files, as it is, and with a fiftieth of its rows deleted by deletion vectors. Of the latter `read_parquet`
-gives the deleted rows, too; `deletes joined` is read_parquet with an anti join by the deleted positions, which stand in
-a table by then. `query` is a call from text to rows whose text was asked before, `new text` one whose text was not,
-with another number where the query has one, `nothing kept` one like it of which nothing was asked before, and `again`
-the same answer asked once more. Results go to results/query.json.
+A table of 40 files, whole, and with a fiftieth of its rows deleted by deletion vectors. There `read_parquet` gives the
+deleted rows too; `deletes joined` is read_parquet with an anti join by the deleted positions, which are in a table by
+then. `query` goes from a text that was asked before to rows, `new text` from a new one, with another number where the
+query has one, and `nothing kept` from a new one after all kept queries were dropped; `again` fetches the rows of an
+answer once more. Results go to results/query.json.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def fill(catalog: icecore.Catalog, rows: int) -> None:
 
 
 def measured(catalog: icecore.Catalog, name: str, query: str) -> dict[str, float]:
-    """Milliseconds of CPU of each way."""
+    """Milliseconds of CPU of each kind of call."""
     text = query.format(rows=f"ns.{name}", number=0)
     files = [t.file.file_path.removeprefix("file://") for t in catalog.load_table(f"ns.{name}").scan().plan_files()]
     con, bare = duckdb.connect(), query.format(rows=f"read_parquet({files})", number=0)

@@ -93,7 +93,7 @@ def metadata_tables(results: dict[str, Any]) -> Iterator[str]:
 
 
 def query(results: dict[str, Any]) -> Iterator[str]:
-    """Each query over the table as it is, then over the one with deletes, which the peer joins by hand."""
+    """A row for each query: over the whole table, then over the one with deletes, which the peer joins by hand."""
     yield "| query | read_parquet | the first | times as much | another text | times | the text again | times |"
     yield "|---|---|---|---|---|---|---|---|"
     for name, of in results["queries"].items():
@@ -105,7 +105,7 @@ def query(results: dict[str, Any]) -> Iterator[str]:
 
 
 def questions(results: dict[str, Any]) -> Iterator[str]:
-    """What half of the questions take at most, nine tenths of them, and the one that takes most."""
+    """The most that half of the questions take, and nine tenths of them, and the question that takes most."""
     found = sorted(results["questions"].items(), key=lambda item: item[1]["warm_cpu_ms"])
     yield "| questions | CPU again | by the clock, first | again |"
     yield "|---|---|---|---|"
@@ -201,7 +201,7 @@ SPARK = {
 
 
 def spark(found: dict[str, Any]) -> Iterator[str]:
-    """The table, then what takes more CPU than Iceberg's runtime."""
+    """The table, then the cases in which icecore takes more CPU than Iceberg's runtime."""
     engines = {"icecore": "icecore", "iceberg": f"Iceberg {found['iceberg']}", "parquet": "plain Parquet"}
     yield "| wall / CPU seconds | | " + " | ".join(f"{name}, first | again" for name in engines.values()) + " |"
     yield "|---" * 8 + "|"
@@ -301,7 +301,7 @@ def figures() -> str:
 
 
 def summary() -> str:
-    """The table of README.md as text: what is asked most, ours beside PyIceberg's."""
+    """The table of README.md as text: the figures asked for most, icecore's beside PyIceberg's."""
     appends, planned = load("commits")["results"]["appends"], load("plans")["results"]
     large, found = load("planning")["results"]["large"], load("faults")
     lines = ["| CPU of | icecore | PyIceberg |", "|---|---|---|"]

@@ -44,7 +44,7 @@ def getting(headers: dict[str, str]) -> Request:
 
 
 def committing(tables: int) -> Request:
-    """Commits of which each sets the property of its connection, to one of so many tables."""
+    """Requests for commits to `tables` tables, each of which sets a property of its connection."""
 
     def request(connection: int, number: int) -> bytes:
         change = {"action": "set-properties", "updates": {f"key{connection}": str(number)}}
@@ -56,7 +56,7 @@ def committing(tables: int) -> Request:
 
 @contextlib.contextmanager
 def java_serving(folder: Path, classpath: Path) -> Iterator[tuple[int, int]]:
-    """Port and process id of Java's server, warm after a few seconds of loads."""
+    """Port and process id of Java's server, which is warm only after a few seconds of loads."""
     with contextlib.closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -136,7 +136,7 @@ def main() -> None:
     else:
         print("Java's server is left out: --java names no file with its class path", file=sys.stderr)
     results: dict[str, Any] = {}
-    # Both folders stay until the end: on ext4 without a journal many files that were just deleted make new ones slow.
+    # Both folders stay until the end: on ext4 without a journal, new files are slow after many were deleted.
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         for name, serve in servers.items():
             own = Path(folder) / name

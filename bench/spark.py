@@ -59,7 +59,7 @@ def versions(jar: Path | None) -> dict[str, Any]:
 
 
 def before(jar: Path | None) -> dict[str, Any]:
-    """What was measured of each case with these versions."""
+    """The stored results by case, where they are of these versions."""
     path = RESULTS / "spark.json"
     found = json.loads(path.read_text())["results"] if path.is_file() else {}
     same = all(found.get(k) == v for k, v in versions(jar).items())
@@ -68,7 +68,7 @@ def before(jar: Path | None) -> dict[str, Any]:
 
 
 def run(engine: str, case: str, folder: Path, jar: Path | None) -> dict[str, Any]:
-    """What a process of its own measured."""
+    """The results of a case that a process of its own measured."""
     command = [sys.executable, str(HERE / "spark_cases.py"), engine, case, str(folder), str(jar or "")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -60,7 +60,7 @@ def first_and_warm(action: Callable[[], Any], repeat: int = 3) -> dict[str, Any]
 
 
 def best(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    """The lesser times of two runs; what failed once has failed."""
+    """The lesser times of two runs; a case that failed in one of them has failed."""
     if "failed" in a or "failed" in b:
         return a if "failed" in a else b
     out: dict[str, Any] = {}
@@ -100,7 +100,7 @@ class Engine:
             self.catalog = icecore.open(folder / "warehouse")
 
     def read(self, table: str, condition: str | None = None, *, branch: str | None = None) -> Any:
-        """The rows as a DataFrame; a condition is said to the planner where the engine has one."""
+        """The rows as a DataFrame; icecore's scan takes the condition, other engines filter the DataFrame."""
         where = self.folder / "warehouse" / "ns" / table
         if self.name == "icecore":
             return self.catalog.load_table(f"ns.{table}").scan(condition, ref=branch).to_spark(self.spark)
@@ -114,7 +114,7 @@ class Engine:
         return frame.where(condition) if condition else frame
 
     def partitions(self, table: str, condition: str | None = None) -> int:
-        """The number of tasks that would read the rows: all is planned, down to the files of each."""
+        """The number of tasks that would read the rows; for it Spark plans all, down to the files of each task."""
         return int(self.read(table, condition)._jdf.queryExecution().toRdd().getNumPartitions())
 
 
@@ -139,7 +139,7 @@ def many(engine: Engine) -> dict[str, Any]:
 
 
 def large(engine: Engine) -> dict[str, Any]:
-    """Few large files, with no rows deleted, two and thirty in a hundred."""
+    """Aggregates of a few large files: without deleted rows, and with 2 % and 30 % of them deleted."""
     aggregated(engine.spark.range(1000).selectExpr("id", "id price", "id name", "id day"))
     out = {"no row deleted": first_and_warm(lambda: aggregated(engine.read("large")), 5)}
     if engine.name != "parquet":
@@ -224,7 +224,7 @@ def _merge(engine: Engine, name: str, mode: str, count: int, changed: Any) -> Ca
 
 
 def planning(engine: Engine) -> dict[str, Any]:
-    """A table of a million files that Spark's tasks plan, nothing being known of it before."""
+    """A table of a million files that Spark's tasks plan without any knowledge from before."""
     if engine.name == "parquet":
         return {}
     one_day = f"day = DATE '{date(1970, 1, 1) + timedelta(FIRST_DAY + DAYS // 2)}'"

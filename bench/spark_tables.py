@@ -22,7 +22,7 @@ WITH_IDS = pa.schema([f.with_metadata({b"PARQUET:field_id": str(n + 1)}) for n, 
 
 
 def rows(start: int, count: int, seed: int) -> pa.Table:
-    """Rows with ascending ids; `r` is evenly spread over 0 to 99, so that `r < n` is n in a hundred anywhere."""
+    """Rows with ascending ids; `r` is evenly spread over 0 to 99, so that `r < n` selects n % of any stretch."""
     dice = np.random.default_rng(seed)
     ids = np.arange(start, start + count)
     names = pa.array([f"name {i}" for i in range(1000)])
@@ -37,7 +37,7 @@ def rows(start: int, count: int, seed: int) -> pa.Table:
 
 
 def make_tables(folder: Path, scale: float, cases: Iterable[str]) -> None:
-    """The warehouse of a run, with what its cases read; smaller by the scale."""
+    """Makes the warehouse of a run, with the tables that its cases read, in sizes multiplied by the scale."""
     with icecore.open(folder / "warehouse") as catalog:
         catalog.create_namespace("ns")
         if "many" in cases:
@@ -51,7 +51,7 @@ def make_tables(folder: Path, scale: float, cases: Iterable[str]) -> None:
 
 
 _WRITE = "3f0e7a52-9d41-4c8b-8a06-5b1f2c7d9e10"
-"""What a writer of Iceberg puts into the names of its files, and tells them by: these have field ids."""
+"""The id of a write, as Iceberg's writers have it in file names: files named so are taken to have field ids."""
 
 
 def _many(catalog: icecore.Catalog, folder: Path, files: int) -> None:
@@ -64,7 +64,7 @@ def _many(catalog: icecore.Catalog, folder: Path, files: int) -> None:
         pq.write_table(rows(i * ROWS_OF_A_SMALL_FILE, ROWS_OF_A_SMALL_FILE, i), path)
         paths.append(path.as_uri())
     table.add_files(paths)
-    # Which is for files without field ids: engines don't write such.
+    # A name mapping is for files without field ids, which engines don't write.
     table.remove_properties("schema.name-mapping.default")
     catalog.create_table("ns.many_mapped", SCHEMA).add_files(paths)
 

@@ -26,7 +26,7 @@ SYNC = bytes(range(16))
 
 
 def with_deletes(source: Path, out: Path, positions: int = 10_000, equality: int = 100) -> Path:
-    """The table with position and equality delete files; the path of its metadata file.
+    """Writes the table with position and equality delete files; returns the path of its metadata file.
 
     Of the position deletes two in five name one data file by equal bounds, two in five a range of paths, one in ten has
     `referenced_data_file` and one in ten says nothing. One in twenty equality deletes is of an unpartitioned spec.
@@ -57,7 +57,7 @@ def with_deletes(source: Path, out: Path, positions: int = 10_000, equality: int
 
 
 def many_manifests(source: Path, out: Path, each: int = 10) -> Path:
-    """The table with so many files in each manifest; the path of its metadata file."""
+    """Writes the table with `each` files in a manifest; returns the path of its metadata file."""
     raw, metadata, manifests = _open(source)
     (out / "metadata").mkdir(parents=True, exist_ok=True)
     made = []
@@ -127,7 +127,7 @@ def write(
     sequence_number: int,
     like: ManifestFile | None = None,
 ) -> ManifestFile:
-    """Writes a manifest of such entries below `out`; what is not given is as in `like`."""
+    """Writes a manifest of the entries below `out`; fields that are not given are those of `like`."""
     table = entries if isinstance(entries, pa.Table) else pa.Table.from_pylist(entries, schema=ENTRY_SCHEMA)
     data = write_manifest(
         table, spec=spec, schema=metadata.schema(), content=content, format_version=2, sync_marker=SYNC
@@ -146,7 +146,7 @@ def write(
 
 
 def finish(out: Path, raw: dict[str, Any], metadata: TableMetadata, manifests: Sequence[ManifestFile]) -> Path:
-    """Writes the manifest list and the metadata file, whose path this is."""
+    """Writes the manifest list and the metadata file; returns the path of the latter."""
     snapshot = raw["snapshots"][0]
     path = out / "metadata" / "list.avro"
     listed = write_manifest_list(

@@ -1,4 +1,4 @@
-"""A table with metadata only whose files have metrics of very many columns."""
+"""A table whose files have metrics of very many columns; only its metadata is written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SNAPSHOT_ID = 1
 
 
 def wide_table(out: Path, columns: int = 1000, files: int = 2000, each: int = 100) -> Path:
-    """`files` files of `columns` long columns `c0`, `c1` ...; the path of its metadata file.
+    """Writes a table of `files` files with `columns` long columns `c0`, `c1` ...; returns its metadata file's path.
 
     File i has the values from i * 1000 to i * 1000 + 999 in every column, and all metrics of each.
     """

@@ -78,9 +78,9 @@ OPERATIONS: tuple[Endpoint, ...] = (
 
 @define(eq=False)
 class Threads:
-    """The threads that answer, some for each kind of work: no load waits for a commit, or for who looks at a page.
+    """The threads that answer, a pool for each kind of work, so that no load waits for a commit or for a page.
 
-    `audits` are the requests for findings that are not answered yet.
+    `audits` is the number of requests for findings that are not answered yet.
     """
 
     serving: Serving
@@ -100,7 +100,8 @@ class Threads:
     def _begin(self, work: Work) -> None:
         """Starts all threads for a kind of work. Raises StorageError where the process can't have them.
 
-        What none can be started for stays in the queue: a commit would be made after its client was told of an error.
+        Work for which a pool can't start a thread stays in its queue: if threads were started only when needed, a
+        commit might be made after its client was told of an error.
         """
         all_here = threading.Barrier(self.counts[work] + 1)
         try:
@@ -112,9 +113,9 @@ class Threads:
         all_here.wait()
 
     async def run(self, work: Work, answer: Callable[[], Answer], receive: Receive) -> Answer:
-        """What a thread answers. Raises TooManyAuditsError where too many wait for findings already.
+        """The answer of a thread. Raises TooManyAuditsError where too many requests wait for findings already.
 
-        An audit that was not begun when its client went is not made: there is one at a time.
+        Audits run one at a time; one whose client leaves before it has begun is not run.
         """
         if work is Work.AUDIT and self.audits >= self.serving.settings.most_audits:
             raise TooManyAuditsError(f"{self.audits} requests wait for findings already; try again later")
@@ -134,7 +135,7 @@ class Threads:
                 for _ in range(self.counts[work]):
                     pool.submit(self._close_connection, all_here)
             except RuntimeError:
-                # One that can't be started any more is waited for by none.
+                # The threads must not wait for one that can't be started any more.
                 all_here.abort()
             pool.shutdown()
         self.serving.feed.close()
@@ -152,7 +153,7 @@ async def _unless_gone(made: asyncio.Future[Answer], receive: Receive) -> Answer
     gone = asyncio.ensure_future(_client_gone(receive))
     try:
         await asyncio.wait((made, gone), return_when=asyncio.FIRST_COMPLETED)
-        # Nobody reads the other answer.
+        # The client is gone, so nobody reads NO_CONTENT.
         return made.result() if made.done() else NO_CONTENT
     finally:
         made.cancel()
@@ -183,15 +184,15 @@ def application(catalog: Catalog, settings: ServerSettings | None = None) -> Sta
 
 
 class Application(Starlette):
-    """An application that answers at once what is kept, and finds all else by the path as it was sent.
+    """An application that answers kept loads at once, and routes all other requests by the path as it was sent.
 
-    So an encoded slash in a name parts nothing. Routes are looked up by method and number of slashes, and answer
-    without Starlette's layers, which take as long as the event loop has for a request.
+    So an encoded slash in a name does not split the path. Routes are looked up by method and number of slashes, and
+    answer without Starlette's layers, which take as long as the event loop has for a request.
     """
 
     def __init__(self, serving: Serving, routes: Sequence[OperationRoute], lifespan: Lifespan[Starlette]) -> None:
         super().__init__(routes=routes, lifespan=lifespan, exception_handlers={404: _no_route, 405: _no_method})
-        # The path of something without a name is not that of all.
+        # The path of a thing with an empty name is not the path of the list of all.
         self.router.redirect_slashes = False
         self.state.serving = serving
         self._loads = serving.quick
@@ -239,7 +240,7 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
         call = Call(serving, None, request.path_params, query, _headers(request))
         try:
             if has_body(call.headers) or endpoint.work is Work.AUDIT:
-                # Of somebody who may not ask no body is read, and for nobody else does an audit wait.
+                # A client that may not ask is refused before its body is read, and before its audit waits.
                 _let_in(endpoint, call)
             if has_body(call.headers):
                 await read_body(request.receive, call.headers, bodies, body)
@@ -255,12 +256,12 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
         answer = partial(_answer, endpoint, call, request.scope["path"], raw)
         version = serving.quick.version() if request.method == "GET" else None
         made = await threads.run(endpoint.work, answer, request.receive)
-        # What a plus in a path means is another header's to say.
+        # The meaning of a plus in a path depends on the client's version, a header that is no part of the key.
         if made.quick is not None and request.method == "GET" and "+" not in request.scope["path"]:
             serving.quick.put(key_of(request.scope), made.quick, version)
         return response(made, request)
 
-    # Names of parts of a path have no dashes here.
+    # Starlette's path parameters have no dashes in their names.
     path = endpoint.path.replace("{plan-id}", "{plan_id}")
     return OperationRoute(prefix + path, respond, endpoint.method)
 
@@ -276,7 +277,7 @@ def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
     with watching_commits() as watch:
         try:
             asked = _let_in(endpoint, call)
-            # What was put in its place may say something else, and others go by that.
+            # A log that was put in its place may say something else, and other processes go by that.
             call.catalog._warehouse.store.check_in_place()
             body = _read(endpoint, raw)
             asked = evolve(asked, body=body, past=_then(endpoint, asked))
@@ -290,7 +291,10 @@ def _answer(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
 
 
 def _let_in(endpoint: Endpoint, call: Call) -> Call:
-    """The call with who asks, as far as its head tells. Raises NotAuthorizedError, ForbiddenError, ValidationError."""
+    """The call with its principal, checked as far as its head tells.
+
+    Raises NotAuthorizedError, ForbiddenError, ValidationError.
+    """
     asks_for_tokens = call.serving.asks_for_tokens
     check_origin(call, asks_for_tokens)
     principal = None

@@ -41,9 +41,9 @@ class _Served:
         from icecore.engine.server.application import application
         from icecore.engine.server.listening.http_server import HttpServer, Tls
 
-        # The event loop waits for the interpreter as long as that lets other threads go on: 5 ms by default.
+        # The event loop waits for the GIL until the interpreter's next switch of threads: 5 ms by default.
         sys.setswitchinterval(SWITCH_S)
-        # Arrow's own pool keeps for each thread what it had at once: a tenth of all that the plans of many take.
+        # Arrow's own pool keeps the most memory that each thread ever had: a tenth of what many threads' plans take.
         pa.set_memory_pool(pa.system_memory_pool())
         tls = None if self.certificate is None else Tls(self.certificate, self.key)
         with self.open() as catalog:

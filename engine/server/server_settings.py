@@ -19,10 +19,10 @@ def _limit(default: float, text: str, least: int = 0) -> Any:
 class ServerSettings:
     """The settings of a server: limits, and what it tells clients.
 
-    Bodies of requests may come as slowly as `body_rate` after `body_s`. `most_connections` is a limit where the
-    process may open so many files. `plans_scans` tells clients to have scans planned here (`scan-planning-mode`).
+    Bodies of requests may come as slowly as `body_rate` after `body_s`. `most_connections` is lower where the process
+    may not open so many files. `plans_scans` tells clients to have scans planned here (`scan-planning-mode`).
     `asks_for_tokens` says whether clients must show a token, by default where the warehouse has any. With
-    `makes_namespaces` what is created in a namespace that is missing makes it too, where the document has 404.
+    `makes_namespaces` a table or view that is created in a missing namespace makes it too, where the document has 404.
     `names` are those that clients may call the warehouse, by default any.
     """
 

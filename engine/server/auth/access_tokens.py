@@ -19,14 +19,14 @@ from icecore.engine.server.auth.grants import Grant
 TOKENS = "server/tokens.sql"
 NEVER = 1 << 62
 KEPT_MS = 7 * 24 * 60 * 60 * 1000
-"""The time for which it is known that a token has expired."""
+"""The time for which an expired token of a client is kept, so that the client is told that it has expired."""
 
 
 @frozen
 class Principal:
     """The holder of a token, whose name is the actor of its commits.
 
-    What a token was made for can be renewed until `ends_at_ms`, when the secret expires that it was made by.
+    A token that was derived from a secret can be renewed until `ends_at_ms`, when that secret expires.
     """
 
     token_id: str
@@ -61,7 +61,7 @@ class AccessTokens:
 
     @property
     def are_used(self) -> bool:
-        """Whether any token was ever made: then one is asked for, also where all are revoked."""
+        """Whether any token was ever made. If so, clients must show one, even where all are revoked."""
         is_there = self._store.row(TOKENS, "has_tokens") is not None
         return is_there and self._store.row(TOKENS, "any_named") is not None
 
@@ -74,12 +74,12 @@ class AccessTokens:
         return self._put(name, grants, None if lifetime_ms is None else now_ms() + lifetime_ms, None)
 
     def derive(self, principal: Principal, lifetime_ms: int, name: str) -> tuple[str, int]:
-        """A token of a name for a while, with the grants of the secret that it ends with; and its milliseconds."""
+        """A new token with the grants of a principal, and its lifetime in ms, which ends with its secret's."""
         lifetime_ms = min(lifetime_ms, principal.ends_at_ms - now_ms())
         return self._put(name, principal.grants, now_ms() + lifetime_ms, principal.token_id)[1], lifetime_ms
 
     def _put(self, name: str, grants: Sequence[Grant], expires: int | None, parent: str | None) -> tuple[str, str]:
-        """Stores a new token. Raises ValidationError where one that is made by name is there already."""
+        """Stores a new token. Raises ValidationError where `parent` is None and an unrevoked token has the name."""
         token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         with self._store.write():
             run_script(self._store.connection(), query(TOKENS, "schema"))
@@ -133,7 +133,7 @@ class AccessTokens:
         ]
 
     def revoke(self, name: str) -> None:
-        """Ends a token, by its name or id, and all that were made for it. Raises NotFoundError."""
+        """Ends a token, by its name or id, and all that were derived from it. Raises NotFoundError."""
         with self._store.write():
             run_script(self._store.connection(), query(TOKENS, "schema"))
             if not self._store.execute(TOKENS, "revoke", name=name, revoked_at_ms=now_ms()).rowcount:

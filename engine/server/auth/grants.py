@@ -64,12 +64,12 @@ class Grant:
 
 
 def is_allowed(grants: Iterable[Grant], level: Level, namespace: Identifier) -> bool:
-    """Whether the grants allow that in a namespace."""
+    """Whether the grants give a level in a namespace."""
     return any(g.level >= level and namespace[: len(g.namespace)] == g.namespace for g in grants)
 
 
 def is_visible(grants: Iterable[Grant], namespace: Identifier) -> bool:
-    """Whether a namespace is shown to who has the grants: what it may read, and what leads there."""
+    """Whether a namespace is shown to the holder of the grants: those that it may read, and the levels above them."""
     return any(
         namespace[: len(g.namespace)] == g.namespace or g.namespace[: len(namespace)] == namespace for g in grants
     )

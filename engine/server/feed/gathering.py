@@ -1,4 +1,4 @@
-"""Things that come one by one and are handled many at a time, by a thread of their own: nobody waits for that."""
+"""Items that come one by one and that a thread of their own handles many at a time, so that no caller waits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ Item = TypeVar("Item")
 
 @define(eq=False)
 class Gathering(Generic[Item]):
-    """The items that are handled a second after the first came, or at the end; of more than `most` the oldest go.
+    """The items that wait; all are handled a second after the first came, or at the end.
 
-    `at_end` is called last, in the thread. What comes after the end is handled at once.
+    Of more than `most` the oldest are dropped. `at_end` is called last, in the thread. An item that comes after the end
+    is handled at once, by the caller.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Gathering(Generic[Item]):
         self._waiting = deque(maxlen=self.most)
 
     def take(self, item: Item) -> None:
-        """Takes one more."""
+        """Takes one more item."""
         with self._lock:
             if not self._is_closing.is_set():
                 self._waiting.append(item)

@@ -1,7 +1,7 @@
 """Version hints of tables that a server's clients commit to: written once for all commits of a second.
 
-To write one takes as long as all else that follows a commit, and clients of the server read none. The log has it noted
-whose hints are due, so a crash delays them until the next open.
+Writing a hint takes as long as all else that follows a commit, and clients of the server read none. The log notes the
+tables whose hints are due, so a crash delays them until the next open.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LateHints:
         self.files.hint_later = self._gathering.take
 
     def close(self) -> None:
-        """Writes what is due; from now on each commit writes its own."""
+        """Writes the hints that are due; from now on each commit writes its own."""
         self.files.hint_later = None
         self._gathering.close()
 

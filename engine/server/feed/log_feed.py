@@ -1,8 +1,8 @@
-"""The log as it grows, for any number of followers: one looks whether anything came, all are woken, each event is read
-and written as text once.
+"""The log as it grows, for any number of followers: one task looks for new events, reads each and writes it as text
+once, and wakes all followers.
 
-The last texts are kept, up to a number of bytes; who is further behind reads pages of the log, one follower at a time.
-So a follower that does not read holds one page at most, and nobody else up.
+The newest texts are kept, up to a number of bytes. A follower that is further behind reads pages of the log, one
+follower at a time. So a follower that does not read holds one page at most, and holds up nobody else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 @frozen
 class FedEvent:
-    """An event as a server-sent event. `names` are those that it is about."""
+    """An event as a server-sent event. `names` are the tables, views and namespaces that it is about."""
 
     position: int
     text: bytes
@@ -59,7 +59,7 @@ class FedEvent:
     def is_inside(self, namespace: Identifier) -> bool:
         """Whether it is about something in a namespace, or the namespace itself.
 
-        What is forgotten is of all tables, and so inside of no other than the empty one.
+        A `log.forgotten` event is about all tables, so it is inside the empty namespace alone.
         """
         return is_inside(self.names, namespace)
 
@@ -86,9 +86,9 @@ class LogFeed:
     async def follow(
         self, after: int, up_to: int | None, is_asked: Callable[[FedEvent], bool], check: Callable[[], object]
     ) -> AsyncIterator[bytes]:
-        """The texts of the events after a position that are asked for, and heartbeats while none comes.
+        """The texts of the events after a position for which `is_asked` holds, and heartbeats while none comes.
 
-        It ends at `up_to`, with the server, and as soon as `check` raises that the follower may not see them any more.
+        It ends at `up_to`, when the server ends, and as soon as `check` raises since the follower may see no more.
         """
         self.followers += 1
         try:
@@ -110,7 +110,7 @@ class LogFeed:
             self.followers -= 1
 
     def end(self) -> None:
-        """Ends what all followers read, as the server ends. From the event loop."""
+        """Ends the streams of all followers, as the server ends. It is called from the event loop."""
         self._is_ending = True
         self._wake()
 
@@ -136,7 +136,7 @@ class LogFeed:
         return list(takewhile(lambda e: e.position > position, reversed(self._kept)))[::-1]
 
     async def _look(self) -> None:
-        """Looks whether anything came to the log as long as somebody follows it, and wakes them."""
+        """Looks for new events as long as the log has followers, and wakes these."""
         while self.followers and not self._is_ending:
             try:
                 await self._look_once()
@@ -177,7 +177,7 @@ class LogFeed:
         return await asyncio.get_running_loop().run_in_executor(self._thread, read)
 
     def _begin(self) -> None:
-        """Begins with nothing at the end of the log."""
+        """Begins at the end of the log, with no texts kept."""
         self._kept.clear()
         self._kept_bytes = 0
         self._kept_after = self._reached = self.store.head()[0]
@@ -185,13 +185,13 @@ class LogFeed:
 
     def _read(self) -> list[FedEvent]:
         """The events that came since it was looked last."""
-        # The same names each time, though there may be none yet: they follow.
+        # The same dict each time, even while it is empty: `named_commits` adds to it.
         names = {} if self._names is None else self._names
         commits = named_commits(self.store, names, self._reached)
         return [event for commit in commits for event in FedEvent.of(commit)]
 
     def _page(self, after: int) -> list[FedEvent]:
-        """The commits after a position, as many as a page has; at least one."""
+        """The events of the commits after a position that fill a page: at least one commit, if there is any."""
         found: list[FedEvent] = []
         size = 0
         for commit in named_commits(self.store, last_names(self.store, after), after):

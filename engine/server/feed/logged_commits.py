@@ -13,7 +13,7 @@ from icecore.engine.log.store import EventStore
 from icecore.engine.server.feed.logged_operations import namespace_of, operation
 
 Names = dict[str, Identifier]
-"""The name of each table and view by its stream; of one that is gone the last, by which its purge is known."""
+"""The name of each table and view by its stream. One that was dropped keeps its last name, for its purge."""
 NamedEvent = tuple[Event, Identifier | None]
 
 
@@ -28,7 +28,7 @@ def last_names(store: EventStore, position: int) -> Names:
 def named_commits(store: EventStore, names: Names, after: int, up_to: int | None = None) -> Iterator[list[NamedEvent]]:
     """The events of each commit after a position, each with the name that its table or view had.
 
-    `names` are those at that position, and follow.
+    `names` are the names at that position; they are kept up to date on the way.
     """
     for _, events in groupby(store.events(after, up_to), key=lambda e: e.transaction_id):
         yield [_named(e, names) for e in events]
@@ -41,7 +41,7 @@ def _named(event: Event, names: Names) -> NamedEvent:
 
 
 def names_told(event: Event, name: Identifier | None) -> tuple[Identifier, ...]:
-    """The names that an event is about: of a namespace, or of a table or view that has one, of a rename both."""
+    """The names that an event is about: its namespace, or the name of its table or view; of a rename both names."""
     change, inside = read_name_event(event.kind, event.payload), namespace_of(event)
     before = (change.before,) if isinstance(change, Renamed) else ()
     return (*before, *(n for n in (name, inside) if n is not None))
@@ -53,7 +53,7 @@ def is_inside(names: Iterable[Identifier], namespace: Identifier) -> bool:
 
 
 def shown_event(event: Event, name: Identifier | None, count: int) -> dict[str, Any]:
-    """An event of a commit with that many, in the shape that is proposed for the REST document."""
+    """An event of a commit of `count` events, in the shape that is proposed for the REST document."""
     provenance = event.provenance
     found: dict[str, Any] = {
         "event-id": event.event_id,

@@ -15,7 +15,7 @@ MOST_WAITING = 1_000
 
 @define(eq=False)
 class ReportKeeper:
-    """The reports that wait to be stored. Where more come than can be stored the oldest go; no request waits."""
+    """The reports that wait to be stored. Where too many come the oldest are dropped; no request waits."""
 
     reports: ClientReports
     _gathering: Gathering[ClientReport] = field(init=False)

@@ -1,7 +1,7 @@
-"""Connections whose clients may be slow or hostile: time and size of a request's head, and how many there are.
+"""Limits for clients that may be slow or hostile: on time and size of a request's head, and on connections.
 
-Time and size of a body are limited where it is read. Where there are too many connections, that which waits for its
-client the longest goes, so that somebody new is always let in.
+Time and size of a body are limited where it is read. Where there are too many connections, the one that has waited
+longest for its client is cut off, so that a new client is always let in.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 LINGER_S = 2.0
 REST_BYTES = 1024 * 1024
-"""What may still come of a request that was answered before it was whole."""
+"""The bytes that are still read of a request that was answered before it was whole."""
 MOST_PIPELINED = 64
-"""The requests of a connection that wait for the answers to those before them; what follows is not read."""
+"""The most requests of a connection that wait for answers to earlier ones; further requests are not read."""
 BESIDE_A_BYTE = 6
-"""The bytes for each of a body: one that comes alone has the length of its chunk and two ends of lines with it."""
+"""The most bytes for each of a body: one that comes alone has its chunk's length and two line ends with it."""
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class GuardedState(ServerState):
-    """The connections of a server; of those that wait for their clients the oldest is first."""
+    """The connections of a server; `waiting` has those that wait for their clients, the longest waiting one first."""
 
     def __init__(self, most_connections: int, head_s: float, most_head_bytes: int) -> None:
         super().__init__()
@@ -41,17 +41,17 @@ class GuardedState(ServerState):
         self.waiting: OrderedDict[GuardedConnection, None] = OrderedDict()
 
     def make_room(self) -> None:
-        """Cuts off who waits the longest, where there are too many connections."""
+        """Cuts off the connection that waits longest for its client, where there are too many connections."""
         if len(self.connections) > self.most_connections and self.waiting:
             self.waiting.popitem(last=False)[0].transport.abort()
 
 
 class PlainParser(HttpRequestParser):
-    """A parser of requests that stay HTTP/1.1, whatever else their clients offer to speak (RFC 9110, section 7.8).
+    """A parser that reads requests as HTTP/1.1 even where the client offers an upgrade (RFC 9110, section 7.8).
 
-    A request with such an offer ends with its head to httptools, which takes the body for bytes of the other protocol:
-    so the head is read again without the offer, by another parser, as one that is to close the connection reads no
-    more. CONNECT has no body.
+    For httptools a request with an upgrade ends with its head, and its body is bytes of the other protocol. So the head
+    is read again without the offer, by a new parser, as one that is to close the connection reads no more. CONNECT,
+    which has no body, is not read again.
     """
 
     def __init__(self, connection: GuardedConnection) -> None:
@@ -61,7 +61,7 @@ class PlainParser(HttpRequestParser):
 
     @property
     def is_offer(self) -> bool:
-        """Whether the request that is read comes again without its offer."""
+        """Whether the request offers an upgrade, so that its head is read again without the offer."""
         return self.should_upgrade() and self.get_method() != b"CONNECT"
 
     def feed_data(self, data: bytes | bytearray | memoryview[int] | array[int]) -> None:
@@ -85,10 +85,10 @@ class PlainParser(HttpRequestParser):
 
 
 class GuardedConnection(HttpToolsProtocol):
-    """A connection that is cut off unless a request's head comes in time, and the rest of one that was refused.
+    """A connection that is cut off unless the head of a request, and the rest of a refused one, come in time.
 
-    `_beside` are the bytes of a request that are not of its body: its head, and what follows a body that comes in
-    chunks, or parts it beyond what chunks need.
+    `_beside` counts the bytes of a request outside its body: its head, the trailers of a body in chunks, and the
+    framing of chunks beyond what they need.
     """
 
     parser: PlainParser
@@ -99,11 +99,11 @@ class GuardedConnection(HttpToolsProtocol):
     _rest = 0
     _is_full = False
     resumed = 0
-    """How often its client had taken enough of its answer for more to be made."""
+    """The number of times that its client had taken enough of an answer for more to be made."""
 
     @property
     def is_answered(self) -> bool:
-        """Whether an answer to a whole request is under way, which the client takes or not."""
+        """Whether an answer to a whole request is under way, whether the client takes it or not."""
         return len(self._open) > (not self._is_whole)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
@@ -148,7 +148,7 @@ class GuardedConnection(HttpToolsProtocol):
         self._open.append(self.cycle)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; what follows a body is none, whatever it is called."""
+        """A header of a request; trailers, which follow a body, are ignored whatever their names."""
         if self._is_whole:
             super().on_header(name, value)
 
@@ -167,7 +167,7 @@ class GuardedConnection(HttpToolsProtocol):
         if not self.cycle.response_complete:
             self._wait_for_server()
         elif self._due is not None:
-            # What was refused has ended, and the client's next request may follow.
+            # The refused request has ended, and the client's next one may follow.
             self._unexpect()
             self._expect_head()
         super().on_message_complete()
@@ -177,7 +177,7 @@ class GuardedConnection(HttpToolsProtocol):
         self._open.popleft()
         super().on_response_complete()
         if self.pipeline or self._is_full:
-            # uvicorn reads on with each answer, however many wait.
+            # uvicorn resumes reading after each answer, however many requests wait.
             self.flow.pause_reading()
         self._wait_for_client()
         if not self._is_whole:
@@ -186,7 +186,7 @@ class GuardedConnection(HttpToolsProtocol):
             self._due = self.loop.call_later(LINGER_S, self.transport.abort)
 
     def pause_writing(self) -> None:
-        """The client does not take its answer as fast as that is made."""
+        """The client does not take its answer as fast as the answer is made."""
         super().pause_writing()
         self.server_state.waiting[self] = None
 
@@ -198,7 +198,7 @@ class GuardedConnection(HttpToolsProtocol):
             self._wait_for_server()
 
     def _cut_off(self) -> None:
-        """Ends what is too long: in words, unless an answer is under way."""
+        """Ends a connection that sent too much beside bodies: with status 431, unless an answer is under way."""
         if self.transport.is_closing():
             return
         if self.cycle is None or self.cycle.response_complete:
@@ -209,7 +209,7 @@ class GuardedConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def _give_up(self) -> None:
-        """Lets what is not answered yet go unanswered; of several requests uvicorn thinks of the last alone."""
+        """Tells all requests without a whole answer that the client is gone; uvicorn tells only the last of several."""
         for cycle in self._open:
             cycle.disconnected = True
             cycle.message_event.set()

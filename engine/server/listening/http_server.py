@@ -1,4 +1,4 @@
-"""The HTTP server of one process, by uvicorn: told to end it answers what was begun, and ends streams that never do."""
+"""The HTTP server of one process, by uvicorn: at its end it finishes answers, and ends streams that never would."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 BACKLOG = 2048
 MOST_FILES, SPARE_FILES = 2**16, 256
-"""The number of files that the process asks for, and those of them that are no connections."""
+"""The number of open files that the process asks for, and the share of them that is not for connections."""
 
 
 @frozen
@@ -97,21 +97,21 @@ class HttpServer(uvicorn.Server):
         """Answers until the process is told to end, or `should_exit` is set."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                # uvicorn takes over when its loop runs, and raises what it took again when it has ended.
+                # uvicorn has its own handlers while its loop runs, and then raises the signals again that it took.
                 signal.signal(number, lambda *_: self._end())
         self.run([self._listening])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if (parent := multiprocessing.parent_process()) is not None:
-            # Of a parent that is gone there is nobody who could end it.
+            # Once its parent is gone, nobody else would end this process.
             asyncio.get_running_loop().add_reader(parent.sentinel, self._end_without, parent.sentinel)
 
     def _end(self) -> None:
         self.should_exit = True
 
     def _end_without(self, parent: int) -> None:
-        # It stays readable, and would be looked at without a pause as long as answers take.
+        # The sentinel stays readable, so the loop would call this without a pause until all answers are made.
         asyncio.get_running_loop().remove_reader(parent)
         self._end()
 
@@ -122,10 +122,10 @@ class HttpServer(uvicorn.Server):
         impatient.cancel()
 
     async def _abort_stuck(self) -> None:
-        """Cuts off who takes no more of an answer, or has not taken its end, or ended its request, in time."""
+        """Cuts off clients that take no more of an answer, or did not take its end or end their request in time."""
         before: dict[GuardedConnection, tuple[int, int]] = {}
         while True:
-            # What was taken may have been filled up to the same size again.
+            # A buffer from which the client took may be filled to the same size again, so `resumed` counts too.
             held = (c for c in self.server_state.connections if isinstance(c, GuardedConnection))
             now = {c: (c.transport.get_write_buffer_size(), c.resumed) for c in held}
             for connection, found in now.items():

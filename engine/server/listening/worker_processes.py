@@ -1,4 +1,4 @@
-"""Several processes that serve one warehouse at one socket: started again where one ends, all ended by the parent."""
+"""Several processes that serve one warehouse at one socket; the parent restarts one that ends, and ends all."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MOST_SHORT_LIVES = 5
 
 @define(eq=False)
 class WorkerProcesses:
-    """So many processes that run `work`, which is pickled, as is what it is bound to; they listen at one socket.
+    """A number of processes that run `work`, which is pickled with what it is bound to; they listen at one socket.
 
-    Here it is closed before they end: who connects when they accept nobody any more is refused, and does not wait for
-    this process to end.
+    This process closes the socket before they end: a client that connects once they accept nobody is refused, instead
+    of waiting for this process to end.
     """
 
     work: Callable[[], None]

@@ -1,4 +1,4 @@
-"""The findings that pages show: found by one thread at a time, and kept while the log is as it was, for a minute."""
+"""The findings that pages show: found by one thread at a time, and kept for a minute while no event comes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from icecore.engine.server.wire.call import Call
 from icecore.projections.report.html_elements import Markup
 
 KEPT_MS = 60_000
-"""Files may go, and snapshots grow old, with no event that tells of it."""
+"""The longest time that findings are kept: files may be deleted, and snapshots grow old, without an event."""
 
 Rows = Sequence[tuple[str | Markup, ...]]
 
@@ -19,10 +19,10 @@ Rows = Sequence[tuple[str | Markup, ...]]
 def kept_findings(
     call: Call, table: Identifier, columns: tuple[str, ...], find: Callable[[], Rows]
 ) -> tuple[int, Markup]:
-    """The number of findings of a table, of all where its name is empty, and their rows in HTML.
+    """The number of findings of a table, or of all tables where its name is empty, and their rows in HTML.
 
-    They are found anew after any event, as one that forgets what they tell. A long history takes seconds of CPU and
-    much memory: one thread looks, so that those who ask at once wait for one answer.
+    They are found anew after any event, since the log may have forgotten what they tell. A long history takes seconds
+    of CPU and much memory, so one thread looks, and clients that ask at once wait for the same answer.
     """
 
     def made() -> bytes:

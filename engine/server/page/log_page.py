@@ -23,10 +23,10 @@ _DIGITS = 18
 
 
 def log_page(call: Call) -> Answer:
-    """The newest events, newest first, and how many each day had; those after a position, where one is asked for.
+    """The newest events, newest first, and the number of each day; with `after` only those after that position.
 
-    As long as the page is open it follows the log: it is woken by the server's events, and asks for what it has not.
-    Raises ValidationError.
+    An open page follows the log: the server's events wake it, and it asks for those that it lacks. Raises
+    ValidationError.
     """
     catalog, after = call.catalog, call.query.get("after", "0")
     if not after.isdecimal() or len(after) > _DIGITS:
@@ -46,7 +46,7 @@ def log_page(call: Call) -> Answer:
 
 
 def _row(event: Event, name: str | None, changes: str, ways: dict[str, Markup]) -> tuple[str | Markup, ...]:
-    """The cells of an event; the name is a way to the table, where one has it now."""
+    """The cells of an event; the name links to the table that has it now, if there is one."""
     return (
         str(event.position),
         _time(event).strftime("%Y-%m-%d %H:%M:%S"),

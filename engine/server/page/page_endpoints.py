@@ -1,4 +1,4 @@
-"""The paths of the server's pages. What makes a page is loaded when one is first looked at: few servers are."""
+"""The paths of the server's pages. The modules that make pages load at the first request, which few servers get."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _OF_TABLE = (("", "Report"), ("/plan", "Plan"), ("/blame", "Blame"), ("/findings
 
 
 def framed(call: Call, title: str, here: str, *content: Markup, facts: str = "", table: Identifier = ()) -> Answer:
-    """A page with the ways to the others on top; `here` is its path, `table` the one that it is about."""
+    """A page with links to the others on top; `here` is its own path, `table` the table that it is about."""
     ways = [_ways(_PLACES if call.may_read(()) else [p for p in _PLACES if p not in _OF_ALL], here, "Pages")]
     if table:
         ways.append(_ways([(table_path(table, what), name) for what, name in _OF_TABLE], here, "Pages of the table"))
@@ -77,9 +77,9 @@ def static_file(name: str, content_type: str) -> Answer:
 
 
 def grid(label: str, columns: Sequence[str], rows: Sequence[Sequence[str | Markup]], **attributes: str) -> Markup:
-    """A table whose cells are text or markup; what is too wide moves by itself.
+    """A table whose cells are text or markup; one that is too wide scrolls by itself.
 
-    Rows of the class `stacks` are lists of named cells where there is little room.
+    With the class `stacks` rows become lists of named cells where there is little room.
     """
     names = columns if attributes.get("class_") == "stacks" else [None] * len(columns)
     body = element("tbody", *(element("tr", *_cells(row, names)) for row in rows))
@@ -88,7 +88,7 @@ def grid(label: str, columns: Sequence[str], rows: Sequence[Sequence[str | Marku
 
 
 def lines(label: str, columns: Sequence[str], rows: Sequence[Sequence[str | Markup]], name: str, **more: str) -> Markup:
-    """A table of any number of rows, which is as wide as the page. What is out of sight is not laid out."""
+    """A table of any number of rows, which is as wide as the page. Rows that are out of sight are not laid out."""
     parts = (rows[i : i + _ROWS] for i in range(0, max(len(rows), 1), _ROWS))
     bodies = (Markup(f"<tbody>{''.join(map(_plain_row, part))}</tbody>") for part in parts)
     return element("table", _head(columns), *bodies, id=name, class_="lines", aria_label=label, **more)
@@ -111,7 +111,7 @@ def _cells(row: Sequence[str | Markup], names: Sequence[str | None]) -> Iterator
 
 
 def row_filter(rows_of: str, label: str, count: int) -> Markup:
-    """A field that leaves of a table only the rows with the words that are typed."""
+    """A field that hides the rows of a table without the words that are typed."""
     shown = element("output", f"{count:,}", for_=f"{rows_of}-filter")
     name = element("label", label, for_=f"{rows_of}-filter")
     field = element("input", type="search", id=f"{rows_of}-filter", data_filters=rows_of, autocomplete="off")
@@ -125,5 +125,5 @@ def table_path(table: Identifier, what: str = "", query: Mapping[str, str] = {})
 
 
 def link(text: str, path: str) -> Markup:
-    """A way to another page."""
+    """A link to another page."""
     return element("a", text, href=path)

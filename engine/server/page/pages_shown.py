@@ -19,7 +19,7 @@ _SUMS = ("total-records", "total-data-files", "total-delete-files")
 
 
 def tables_page(call: Call) -> Answer:
-    """The tables that who asks may read, with their sizes by the totals of their current snapshots."""
+    """The tables that the client may read, with their sizes by the totals of their current snapshots."""
     rows = [_table(call, name, stream) for name, stream in table_streams(call.catalog) if call.may_read(name[:-1])]
     columns = ("table", "rows", "data files", "delete files", "size", "format")
     told = grid("Tables", columns, rows, id="tables", class_="stacks")
@@ -28,7 +28,7 @@ def tables_page(call: Call) -> Answer:
 
 
 def _table(call: Call, name: Identifier, stream: str) -> tuple[str | Markup, ...]:
-    """The cells of a table; of one that can't be read, why."""
+    """The cells of a table; where it can't be read, the reason."""
     way = link(name_text(name), table_path(name))
     try:
         table = table_of(call.catalog, stream)
@@ -63,7 +63,7 @@ def _findings(call: Call) -> list[tuple[str | Markup, ...]]:
 
 
 def sql_page(call: Call) -> Answer:
-    """The answer of a query over the log and all metadata, which can change nothing and takes no longer than it may."""
+    """The answer of a query over the log and all metadata, which can change nothing and has a time limit."""
     query = call.query.get("q", "")
     shown: list[Markup] = []
     if query:

@@ -29,7 +29,7 @@ _OUT = {MANIFEST: "manifest summary", PARTITION: "partition", METRICS: "column m
 
 
 def plan_page(call: Call) -> Answer:
-    """The plan of a filter over a branch or tag: which files and manifests are in it, and what left out the others."""
+    """The plan of a filter over a branch or tag: its files and manifests, and the reasons why others are left out."""
     name = call.table
     table = call.catalog.load_table(name)
     row_filter, ref = call.query.get("filter", "").strip(), call.query.get("ref") or MAIN_BRANCH
@@ -94,7 +94,7 @@ def _reasons(found: Explanation) -> Markup:
 
 
 def _manifests(files: pa.Table) -> Markup:
-    """A row for each manifest: what is in the plan of its files, or why it was not looked into."""
+    """A row for each manifest: the number of its files in the plan, or the reason why it was not looked into."""
     flags = pc.cast(pc.equal(files["reason"], PLANNED), pa.int64())
     sums = [("is_planned", "sum"), ("is_planned", "count"), ("reason", "max"), ("predicate", "min"), ("known", "min")]
     by = files.append_column("is_planned", flags).group_by("manifest_path").aggregate(sums)

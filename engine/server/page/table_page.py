@@ -1,4 +1,4 @@
-"""The pages of one table: its report with what of it can be blamed, and its findings."""
+"""The pages of one table: its report, with links to the blame of its parts, and its findings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def table_page(call: Call) -> Answer:
 
 
 def table_findings_page(call: Call) -> Answer:
-    """The findings of the rules of one table, the gravest first, which read all its history and list its files."""
+    """The findings of the rules for one table, the gravest first; these read all its history and list its files."""
     name = call.table
     columns = ("severity", "rule", "finding", "what mends it")
     count, told = kept_findings(call, name, columns, lambda: _findings(call, name))
@@ -74,7 +74,7 @@ def _blamed(name: Identifier, of: str, value: str) -> Markup:
 
 
 def _part(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str | Markup, ...]]) -> Markup:
-    """A part of the table with the ways to who changed each thing; nothing where there is none."""
+    """A section about a part of the table, with links to the commits that changed each thing; empty without rows."""
     if not rows:
         return Markup("")
     return element("section", element("h2", title), grid(title, columns, rows, class_="stacks"))

@@ -1,4 +1,4 @@
-"""JSON of filters, which may be nested deeper than the fast writer goes."""
+"""JSON of filters, which may be nested more deeply than the fast writer allows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from icecore.engine.errors import ValidationError
 
 
 def any_depth(value: Any) -> bytes:
-    """A value as JSON. Raises ValidationError for what is nested too deeply for Python."""
+    """A value as JSON. Raises ValidationError where it is nested too deeply for Python."""
     try:
         return orjson.dumps(value)
     except TypeError:

@@ -1,7 +1,7 @@
-"""The plans that clients were given an id of, as what was asked for: a plan is made again from that.
+"""The plans that clients have ids of, held as their requests: a plan is made again from its request.
 
-An id says it, so that any process that serves the warehouse can; what is too long for a path is kept in a file beside
-the log, for a day at most.
+The id itself encodes the request, so that any process that serves the warehouse can make the plan. A request too long
+for a path is kept in a file beside the log, for a day at most.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ WHERE = "the plan's id"
 
 @frozen
 class HeldPlan:
-    """A scan of a table, by its stream, that was planned, and the id of the schema that its names are of."""
+    """A scan that was planned: the stream of its table, its request, and the id of the schema that its names are of."""
 
     stream: str
     request: ScanRequest
     schema_id: int
 
     def id(self) -> str:
-        """The id that says it, which `of_id` reads."""
+        """The id that encodes the plan, which `of_id` reads."""
         scan = {"scan": self.request.to_dict(), "schema": self.schema_id}
         told = {"table": self.stream, **scan, "made": uuid.uuid4().hex}
         # Without padding, which some clients escape in a path.
@@ -55,7 +55,7 @@ class HeldPlan:
 
     @classmethod
     def of_id(cls, plan_id: str, most: int = MOST_TOLD) -> HeldPlan | None:
-        """The plan that an id says in no more than `most` bytes, None for one that says none."""
+        """The plan that an id encodes, in at most `most` decompressed bytes; None where it encodes none."""
         try:
             told = loads(
                 zlib.decompressobj().decompress(base64.urlsafe_b64decode(plan_id + "=" * (-len(plan_id) % 4)), most),
@@ -69,7 +69,10 @@ class HeldPlan:
 
 @define(eq=False)
 class HeldPlans:
-    """The plans that ids don't say, in a folder; those that were let go, and the writer of files; for all threads."""
+    """The plans too long for their ids, in files of a folder, the ids that were dropped, and the writer of tasks.
+
+    It is for all threads.
+    """
 
     folder: Path
     _gone: OrderedDict[str, None] = field(factory=OrderedDict)
@@ -87,7 +90,7 @@ class HeldPlans:
             return self._writer
 
     def hold(self, plan: HeldPlan) -> str:
-        """The id of a plan; where that can't say it, the plan is kept, and old ones are let go. Raises StorageError."""
+        """The id of a plan; one too long for an id goes to a file, and old files are deleted. Raises StorageError."""
         if len(told := plan.id()) <= MOST_OF_ID:
             return told
         plan_id = str(uuid.uuid4())
@@ -99,7 +102,7 @@ class HeldPlans:
         return plan_id
 
     def _let_go(self) -> None:
-        """Deletes plans that are old, or the oldest of too many; others do so at the same time."""
+        """Deletes plans that are old, and the oldest of too many; other processes may do so at the same time."""
         found: list[tuple[float, Path]] = []
         for path in self.folder.iterdir():
             with contextlib.suppress(FileNotFoundError):
@@ -125,7 +128,7 @@ class HeldPlans:
             return None
 
     def drop(self, plan_id: str) -> None:
-        """Lets a plan go; one that its id says may still be made by other processes. Raises StorageError."""
+        """Drops a plan; other processes may still make it where its id encodes it. Raises StorageError."""
         if _OF_FILE.fullmatch(plan_id):
             path = self.folder / plan_id
             with translated(str(path), "delete"):

@@ -1,8 +1,8 @@
 """The parts of a large plan, and the tokens by which clients ask for them.
 
 A part is a range of manifests of the scan's list, or a range of the entries of one. Manifests never change, and neither
-does the list of a snapshot, so the parts of a plan together have each file once, whenever and by whomever each of them
-is planned. A token says all that a part follows from: nothing is held for it.
+does the list of a snapshot, so the parts of a plan together have each file once, whenever and in whichever process each
+of them is planned. A token encodes all that its part is planned from: the server holds nothing for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class NoSuchPlanTaskError(NotFoundError):
 
 @frozen
 class ScanPart:
-    """The manifests from the place `first` up to `last` in the scan's list; of one alone some entries, if said so."""
+    """The manifests at the places `first` to `last` of the scan's list; `entries` are a range of a single one's."""
 
     first: int
     last: int
@@ -43,7 +43,7 @@ class ScanPart:
         return range(self.first, self.last + 1)
 
     def condition(self, entries: str) -> str:
-        """The condition in SQL on the entries `e` of the part, which are also to satisfy another one."""
+        """The SQL condition for the entries `e` of the part that also satisfy the condition `entries`."""
         if self.entries is None:
             return entries
         begin, end = self.entries
@@ -67,7 +67,7 @@ class PlanTask:
 
     @classmethod
     def of_token(cls, token: str) -> PlanTask:
-        """The part that a token says. Raises NoSuchPlanTaskError for what no server gave."""
+        """The part that a token encodes. Raises NoSuchPlanTaskError for a token that no server gave."""
         try:
             return cls._of(_unpacked(token))
         except (ValidationError, zlib.error, binascii.Error, ValueError) as e:
@@ -84,7 +84,7 @@ class PlanTask:
 
 
 def parts_of(counts: Mapping[int, int], listed: Sequence[ListedManifest], files: int) -> list[ScanPart]:
-    """The parts of a plan, with about so many files each; `counts` has those of each manifest, by its place."""
+    """The parts of a plan, of about `files` files each; `counts` has those of each manifest, by its place."""
     parts: list[ScanPart] = []
     begun: list[int] = []
     held = 0
@@ -101,7 +101,7 @@ def parts_of(counts: Mapping[int, int], listed: Sequence[ListedManifest], files:
 
 
 def _of_one(place: int, listed: ListedManifest, count: int, files: int) -> Iterator[ScanPart]:
-    """The parts of one manifest by ranges of its entries, of which those of the plan are a share."""
+    """The parts of one manifest, by ranges of its entries; only `count` of the entries are in the plan."""
     m = listed.manifest
     counts = (m.added_files_count, m.existing_files_count, m.deleted_files_count)
     total = max(count, sum(c or 0 for c in counts))

@@ -20,7 +20,7 @@ NAMES = ("select", "stats_fields")
 
 @frozen
 class ScanRequest:
-    """A scan of one snapshot, by default the table's current one, or of what appends added after one up to another.
+    """A scan of one snapshot, by default the table's current one, or of the files that appends added between two.
 
     `start_snapshot_id` is exclusive. `filter` is the JSON of an expression, None where there is none.
     """
@@ -59,7 +59,7 @@ class ScanRequest:
         return {key: value for key, value in (found | {"filter": self.filter}).items() if value is not None}
 
     def check_names(self, schema: Schema, known: Iterable[Schema]) -> None:
-        """Refuses names of columns that the table has not and never had. Raises ValidationError."""
+        """Refuses names of columns that the table never had. Raises ValidationError."""
         for name in (*self.select, *self.stats_fields):
             if not _is_known(name, schema, known, self.case_sensitive):
                 raise ValidationError(f"{WHERE}: there is no column {name[:200]!r}")

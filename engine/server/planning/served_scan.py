@@ -50,9 +50,9 @@ class ServedScan:
 
     @classmethod
     def of(cls, table: Table, asked: ScanRequest, schema_id: int | None = None) -> ServedScan:
-        """The scan of a table; of one that was planned before `schema_id` is that of the schema that names are of.
+        """The scan of a table. For a scan that was planned before, `schema_id` is the schema that its names are of.
 
-        Then a scan of no snapshot is of a table that had none. Raises ValidationError, ExpressionError, and
+        Such a scan without a snapshot is of a table that had none. Raises ValidationError, ExpressionError, and
         NoSuchSnapshotError.
         """
         state, planner = table._state, table._planner
@@ -71,9 +71,9 @@ class ServedScan:
         return cls(planner, state, asked, schema, listed, entries, bound)
 
     def plan(self, writer: TaskWriter, most: int, head: bytes) -> Iterator[bytes]:
-        """The JSON object of the plan after `head`: all files where these are `most` or fewer, else the first part.
+        """The JSON object of the plan, which begins with `head`: all files if they are at most `most`, or a first part.
 
-        The others are then `plan-tasks`. Raises what `Planner.plan` raises.
+        The other parts are then `plan-tasks`. Raises what `Planner.plan` raises.
         """
         planned, metrics = self._planned(None, most)
         if not planned.is_beyond(most):
@@ -103,7 +103,7 @@ class ServedScan:
         )
 
     def _with_enough_rows(self, planned: PlannedFiles, metrics: pa.Table) -> tuple[PlannedFiles, pa.Table]:
-        """The first files that surely have as many rows as are asked for; the plan itself where all are needed."""
+        """The first files that are sure to have the rows that are asked for; the plan itself where all are needed."""
         wanted, count = self.request.min_rows_requested, planned.files.num_rows
         if not wanted or not count:
             return planned, metrics
@@ -145,9 +145,10 @@ def _schema(metadata: TableMetadata, snapshot: Snapshot | None, asked: ScanReque
 
 
 def _bound(asked: ScanRequest, schema: Schema, latest: Schema) -> tuple[Schema, Expression]:
-    """The filter, and the schema that its names are of: the table's own where that of the snapshot lacks them.
+    """The schema of the filter's names, which is the table's own where the snapshot's lacks them, and the bound filter.
 
-    Clients ask for the snapshot's and name columns that came later, which are null there. Raises ExpressionError.
+    Clients ask for the snapshot's schema and yet name columns that were added later, which are null there. Raises
+    ExpressionError.
     """
     try:
         unbound = TRUE if asked.filter is None else from_json(asked.filter, schema)

@@ -1,7 +1,7 @@
 """The JSON of planned files, made by DuckDB from the plan's columns.
 
-Spec: the REST document's FileScanTask, ContentFile and DeleteFile. What is the same in many files, partitions and
-residuals, is made once; the rest is put together in SQL, some thousand files at a time.
+Spec: the REST document's FileScanTask, ContentFile and DeleteFile. Partitions and residuals, which many files share,
+are made once; the rest is put together in SQL, some thousand files at a time.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class TaskWriter:
     ) -> Iterator[bytes]:
         """The tasks of the planned files in pieces, with commas between them.
 
-        Their references are places among the delete files that any of them needs. `metrics` are columns of metrics,
-        bounds as bytes, by names as `lower_5`. `row_filter` is the filter as the client wrote it, which is the residual
-        of files of which nothing is known. Raises ExpressionError where a residual has no JSON form.
+        Their references to delete files are places in what `delete_files` lists. `metrics` are columns of metrics,
+        named as `lower_5`, bounds as bytes. `row_filter` is the filter as the client wrote it: the residual of files
+        whose metadata settle no part of it. Raises ExpressionError where a residual has no JSON form.
         """
         if not planned.files.num_rows:
             return iter(())
@@ -100,7 +100,7 @@ class TaskWriter:
 
 
 def metric_columns(columns: pa.Table) -> dict[str, pa.Array]:
-    """Columns of metrics of the wide entries as the writer takes them, but for those without any value."""
+    """The metric columns of wide entries as the writer takes them, without columns that have no value."""
     found = {n: columns[n].combine_chunks() for n in columns.column_names if columns[n].null_count < columns.num_rows}
     return {n: identity_bytes(c) if n.split("_")[0] in BOUNDS else c for n, c in found.items()}
 
@@ -111,14 +111,14 @@ def _without_first_comma(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _bytes_of(texts: pa.Array) -> bytes:
-    """Texts one after another: the bytes that Arrow has them in."""
+    """The texts one after another, as they lie in Arrow's buffer."""
     texts = texts.cast(pa.large_binary())
     offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
     return bytes(memoryview(texts.buffers()[2])[offsets[0] : offsets[-1]])
 
 
 def _typed(rows: pa.Table, types: Mapping[str, pa.DataType]) -> dict[str, pa.Array | pa.ChunkedArray]:
-    """Columns as they are typed, which DuckDB leaves open for those without values."""
+    """The columns in these types; for columns without values DuckDB leaves the type open."""
     empty = rows.num_rows
     return {
         name: pa.nulls(empty, kind) if name not in rows.column_names or rows[name].null_count == empty else rows[name]
@@ -150,7 +150,7 @@ def _residuals(planned: PlannedFiles, row_filter: bytes | None) -> pa.Dictionary
 
 
 def _references(planned: PlannedFiles) -> pa.ListArray:
-    """The delete files of each data file, as places among those that are needed at all."""
+    """The delete files of each data file, as places among the delete files that the plan needs."""
     offsets, places = planned.pairs.by_file(planned.files.num_rows)
     among = np.searchsorted(planned.pairs.used_deletes(), places)
     return pa.ListArray.from_arrays(arrays.numbers(offsets, np.int32), arrays.numbers(among, np.int32))

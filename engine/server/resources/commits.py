@@ -27,7 +27,7 @@ from icecore.engine.spec.updates.requirement import AssertCreate
 from icecore.engine.spec.updates.table_update import AddSnapshot, TableUpdate
 
 _LONGEST_NAME = 200
-"""As a `User-Agent` may be in the log."""
+"""The longest name of an engine in the log, as for a `User-Agent`."""
 
 
 def update_table(call: Call) -> Answer:
@@ -81,7 +81,7 @@ def _updates(change: Mapping[str, Any]) -> list[TableUpdate]:
 
 
 def _commit(call: Call, parts: list[Part], updates: Iterable[TableUpdate]) -> Answer | None:
-    """Makes the commit; of a dry run the answer, which says what it would be."""
+    """Makes the commit, and returns None; for a dry run the answer that tells what the commit would be."""
     warehouse = call.catalog._warehouse
     warehouse.store.check_writable()
     who = provenance(call.catalog.actor)
@@ -94,7 +94,7 @@ def _commit(call: Call, parts: list[Part], updates: Iterable[TableUpdate]) -> An
 
 
 def _engine(updates: Iterable[TableUpdate]) -> str | None:
-    """The engine that the new snapshots name: Java's clients all call themselves by the name of their HTTP library."""
+    """The engine that the new snapshots name: the `User-Agent` of Java's clients tells only their HTTP library."""
     snapshots = (update.snapshot for update in updates if isinstance(update, AddSnapshot))
     named = (engine_named(snapshot.summary or {}) for snapshot in snapshots)
     return next((engine[:_LONGEST_NAME] for engine in named if engine), None)

@@ -15,15 +15,15 @@ from icecore.engine.server.wire.path_names import ENCODED_SEPARATOR
 def configuration(call: Call) -> Answer:
     """The operations that are served, and how clients are to speak to the server.
 
-    Clients call the one warehouse as they like where the server has no names for it; a path must be its folder. Else
-    they are told 404. The warehouse `at/<position or time>` is all of it as it was then; that lists what changes it
-    too, since Java's client removes the files of a commit that is refused, and not of one that it can't ask for. Raises
-    ValidationError for a time that is none.
+    Where the server has no names for its one warehouse, clients may call it anything but a path of another folder.
+    Other names get 404. The warehouse `at/<position or time>` is all of it as it was then. It lists operations that
+    change something too: Java's client removes the files of a commit that is refused, but not of a commit that it can't
+    ask for. Raises ValidationError for a malformed time.
     """
     asked = call.query.get("warehouse", "")
     if asked.startswith(AT):
         check_at(asked.removeprefix(AT))
-        # Java's clients make no path of a prefix with a space.
+        # Java's clients can't make a path of a prefix with a space.
         return _configured(call, {"prefix": asked.replace(" ", "T")})
     path, names = call.catalog.path, call.serving.settings.names
     is_folder = asked.rstrip("/") in (str(path), path.as_uri(), to_uri(path).rstrip("/"))

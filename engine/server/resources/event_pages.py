@@ -2,7 +2,7 @@
 (apache/iceberg, pull request 12584).
 
 A page ends between two commits, so that the events of one are never apart. Its token holds the position that was
-reached and the filters: who comes with the token of the last page gets what was committed since.
+reached and the filters: a client that sends the token of the last page gets the commits since then.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _asked(body: Mapping[str, Any], store: EventStore) -> dict[str, Any]:
 
 
 def _check_there(position: int, store: EventStore) -> None:
-    """Raises ValidationError for a position that the log does not have, as one of a log that was put back."""
+    """Raises ValidationError for a position that the log does not have, as after an older copy took its place."""
     head = store.head()[0]
     if not 0 <= position <= head:
         raise ValidationError(f"there is no event {position} to go on after; the last one is {head}")

@@ -15,7 +15,7 @@ EVENT_STREAM = "text/event-stream"
 
 
 def follow_events(call: Call) -> Answer:
-    """The events after a position, and each that comes as long as the client listens; by default what comes from now.
+    """The events after a position, by default the last one, and then each new event as long as the client listens.
 
     The id of an event is its position. Raises ValidationError.
     """

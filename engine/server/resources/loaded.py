@@ -1,6 +1,6 @@
 """Tables and views as `LoadTableResult` and `LoadViewResult`: their metadata as the file has it, byte for byte.
 
-Where a client asks for `snapshots=refs` it is written anew without the others.
+Where a client asks for `snapshots=refs` it is written anew, without snapshots that no branch or tag is at.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def loaded_table(call: Call, table: Table) -> Answer:
 
 
 def _quick(call: Call, state: TableState, storage: Storage, tag: str, body: bytes) -> QuickLoad | None:
-    """The answer for the event loop; None where more than the log says whether it is still true."""
+    """The answer for the event loop to keep; None where the log alone can't tell whether it is still true."""
     path = None if state.metadata_location is None else storage.local_path(state.metadata_location)
     if call.past is not None or path is None or state.metadata_location is None or is_file_system(state):
         return None
@@ -77,7 +77,8 @@ def state_committed(call: Call, state: TableState) -> Answer:
 def table_again(call: Call, stored: StoredAnswer) -> Answer:
     """A table as a commit left it that was carried out before.
 
-    As it is now where that changed nothing, or where its files are written by hand, which they are for the answer.
+    It is the table as it is now where that commit changed nothing, or where its files are written only by hand: they
+    are written for the answer.
     """
     if stored.last_position is None:
         return committed_table(call, call.catalog.load_table(call.table))
@@ -90,14 +91,14 @@ def table_again(call: Call, stored: StoredAnswer) -> Answer:
 
 
 def view_again(call: Call, stored: StoredAnswer) -> Answer:
-    """A view as a commit left it that was carried out before; as it is now where that changed nothing."""
+    """A view as a commit left it that was carried out before; the current view where that commit changed nothing."""
     if stored.last_position is None:
         return committed_view(call, call.catalog.load_view(call.view).state)
     return view_after(call, call.catalog._warehouse.store.event_at(stored.last_position))
 
 
 def view_after(call: Call, event: Event) -> Answer:
-    """A view as a commit left it, whatever others made of it since."""
+    """A view as a commit left it, whatever later commits changed."""
     warehouse = call.catalog._warehouse
     state = warehouse.views.state_at(event.stream, event.position)
     assert state is not None, "a stream has a state from its first event on"
@@ -109,9 +110,9 @@ def _whole_table(call: Call, state: TableState, body: bytes) -> Answer:
 
 
 def _tag(call: Call, state: TableState, mode: str) -> str:
-    """The ETag of a table: beside its last event it tells where its file is now, and how clients are to read it.
+    """The ETag of a table, by its last event, the location of its metadata file, and the configuration for clients.
 
-    The warehouse may be moved, and the server started again with other options.
+    The location changes when the warehouse is moved, the configuration when the server starts with other options.
     """
     told = orjson.dumps([state.event_hash, state.metadata_location, table_config(call)])
     return f'"{hashlib.sha256(told).hexdigest()[:32]}-{mode}"'
@@ -133,7 +134,7 @@ def loaded_view(call: Call, view: View) -> Answer:
 
 
 def committed_view(call: Call, state: ViewState) -> Answer:
-    """The state of a view after a commit, which stands where its file could not be written."""
+    """The state of a view after a commit, which stands even where its file could not be written."""
     storage = call.catalog._warehouse.repository.storage
     key = (state.stream, state.event_hash, ALL)
     return Answer(200, call.serving.kept.get(key, lambda: _view_body(state, storage)))
@@ -147,8 +148,8 @@ def table_config(call: Call) -> dict[str, str]:
 def _with_its_file(call: Call, state: TableState) -> TableState:
     """The state with its files, which are written now where `icecore.materialize` is manual: clients read them.
 
-    Another table may have got the name since, or this one have been dropped. Of a state of the past those of its
-    snapshots are written, as far as the table still has these.
+    The table is found by its stream, as another may have its name by now; a dropped one is left as it is. For a state
+    of the past the files of its snapshots are written, as far as the table still has these.
     """
     repository = call.catalog._warehouse.repository
     if not state.pending or repository.state(state.stream).dropped:
@@ -161,8 +162,8 @@ def _with_its_file(call: Call, state: TableState) -> TableState:
 def _check_there(call: Call, storage: Storage, state: TableState | ViewState, write: Callable[[str], object]) -> None:
     """Raises MissingFileError unless the metadata file is there, and StorageError where it can't be written yet.
 
-    A commit stands where its files could not be written, as on a full disk. Clients that commit load first, so none of
-    them would ever be the next to write them.
+    A commit stands even where its files could not be written, as on a full disk. The next commit would write them, but
+    clients load a table before they commit, so the load has to.
     """
     if (location := state.metadata_location) is None or storage.exists(location):
         return
@@ -177,13 +178,13 @@ def _check_there(call: Call, storage: Storage, state: TableState | ViewState, wr
 
 
 def _kept_body(call: Call, state: TableState, storage: Storage, mode: str) -> bytes:
-    """The body of a table as it is now. Those of the past are not kept, as they may hold what is forgotten later."""
+    """The body of a table as it is now. Bodies of the past are not kept, as they may hold what is forgotten later."""
     key = (state.stream, state.event_hash, mode)
     return call.serving.kept.get(key, lambda: _table_body(call, state, storage, mode))
 
 
 def _table_body(call: Call, state: TableState, storage: Storage, mode: str) -> bytes:
-    # The file of a state that is pending is an earlier one's.
+    # A pending state has no file yet: its location is that of an earlier state.
     file = None if state.pending else _file_of(storage, state.metadata_location)
     metadata = file or state.metadata.to_json()
     if mode == REFS:

@@ -26,7 +26,7 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
 def report_metrics(call: Call) -> Answer:
     """Takes a report, which is kept beside the log. Raises ValidationError, NoSuchTableError.
 
-    That of a commit to a table that is not there is passed over: Java's client reports it before it makes the table.
+    A commit report for a missing table is ignored: Java's client sends it before it makes the table.
     """
     kind = get(call.body, "report-type", str, "the report")
     if kind not in KINDS:

@@ -20,7 +20,7 @@ from icecore.engine.server.wire.path_names import namespace_of_text, read_namesp
 
 
 def list_namespaces(call: Call) -> Answer:
-    """The namespaces directly inside of `parent`, or at the top, that who asks may see.
+    """The namespaces directly inside of `parent`, or at the top, that the client may see.
 
     Raises NoSuchNamespaceError, ValidationError.
     """
@@ -56,7 +56,7 @@ def drop_namespace(call: Call) -> Answer:
 
 
 def update_properties(call: Call) -> Answer:
-    """Sets and removes properties, and says which: a property to remove that there was not is `missing`."""
+    """Sets and removes properties, and tells which; one to remove that was not set is `missing`."""
     removals: Sequence[str] = get_list(call.body, "removals", "the request", [])
     updates = get_str_map(call.body, "updates", "the request", {})
     return _changed(call.catalog.update_namespace_properties(call.namespace, removals, updates))
@@ -77,7 +77,7 @@ def updated_again(call: Call, stored: StoredAnswer) -> Answer:
 
 
 def _properties_at(call: Call, namespace: Identifier, position: int | None) -> dict[str, str]:
-    """The properties of a namespace as of a position of the log; none where that is none."""
+    """The properties of a namespace as of a position of the log; empty where the position is None."""
     if position is None:
         return {}
     return CatalogNames.at(call.catalog._warehouse.store, position).namespaces.get(namespace, {})
@@ -92,9 +92,10 @@ def _told(call: Call, namespace: Identifier, properties: Mapping[str, str]) -> A
 
 
 def _parent(call: Call, asked: str) -> Identifier:
-    """The parent that a query names: as it is there, or with its levels encoded once more, as PyIceberg's are.
+    """The parent that a query names, whose levels PyIceberg encodes once more than others.
 
-    A level may itself look like one that is encoded. Raises ValidationError.
+    A level may itself look encoded, so the name is decoded only where no such namespace is there. Raises
+    ValidationError.
     """
     parent = namespace_of_text(asked)
     if "%" not in asked or (_shows(call, parent) and _is_there(call, parent)):
@@ -118,7 +119,7 @@ def _shows(call: Call, namespace: Identifier) -> bool:
 
 
 def _located(call: Call, namespace: Identifier, properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties, with the folder of a namespace that names none: Trino makes no table where there is none."""
+    """The properties with a `location`, by default the namespace's folder: Trino makes no table without one."""
     folder = call.catalog._warehouse.path.joinpath(*map(folder_name, namespace))
     return {"location": to_uri(folder), **properties}
 

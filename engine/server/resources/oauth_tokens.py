@@ -1,8 +1,8 @@
 """Access tokens by OAuth2, for clients that have an id and a secret. Spec: the REST document's getToken, RFC 6749 and
 RFC 8693 for what is refused.
 
-The secret is a token of the warehouse; what it is exchanged for has the same grants and ends sooner, and with it. A
-client that speaks for its users gets one for each, whose commits name both.
+The secret is a token of the warehouse. The token that it is exchanged for has the same grants, and ends sooner or
+together with it. A client that speaks for its users gets a token for each, by which commits name both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIFETIME_S = 3600
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 LONGEST_USER = 200
 LONGEST_NAME = 500
-"""Of a user's token, by which others can be asked for: each puts a name before that of the one before."""
+"""The longest name of a user's token. By it tokens for other users can be asked for, which put their names before."""
 ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 
 
@@ -60,7 +60,7 @@ def get_token(call: Call) -> Answer:
 
 
 def _holder(call: Call, token: str) -> Principal:
-    """The holder of a token; of one that has expired where its client shows its secret too, as Java's clients do.
+    """The holder of a token. An expired token is good where its client shows its secret too, as Java's clients do.
 
     Raises NotAuthorizedError.
     """
@@ -75,18 +75,18 @@ def _holder(call: Call, token: str) -> Principal:
 
 
 def _check_client(principal: Principal, client_id: str | None) -> None:
-    """Raises NotAuthorizedError where a client calls itself otherwise than by the id or the name of its secret."""
+    """Raises NotAuthorizedError where the `client_id` is neither the id nor the name of the client's secret."""
     if client_id not in (None, principal.token_id, principal.name):
         raise NotAuthorizedError("the secret is not that of the client_id, which is the id or the name of a token")
 
 
 def _is_of(made: Principal, client: Principal) -> bool:
-    """Whether a client can ask for such a token: not for that of another user that its own client speaks for too."""
+    """Whether a token was made for this client, or for a user that it speaks for, by the same secret."""
     return made.token_id == client.token_id and f" via {made.name}".endswith(f" via {client.name}")
 
 
 def _user(token: str) -> str | None:
-    """The user that an unsecured JWT names, whom the client answers for; None where it is no such token.
+    """The user that an unsecured JWT names, for whom the client answers; None where the token is no such JWT.
 
     Spec: RFC 7519, section 6; the REST document's getToken, its second purpose.
     """
@@ -106,7 +106,7 @@ def _basic_secret(header: str) -> str | None:
 
 
 def _basic(header: str) -> tuple[str | None, str | None]:
-    """The id and the secret of a client that shows them in the header; None for what it does not."""
+    """The id and the secret that a client shows in the header; None for one that it does not show."""
     scheme, _, encoded = header.partition(" ")
     return basic_name_and_password(encoded) if scheme.lower() == "basic" else (None, None)
 

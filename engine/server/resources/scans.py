@@ -46,7 +46,7 @@ def fetch_plan(call: Call) -> Answer:
 
 
 def cancel_plan(call: Call) -> Answer:
-    """Lets a plan of the table go; nothing is held that its plan tasks need. Whoever asks again is told the same."""
+    """Drops a plan of the table; its plan tasks need nothing that is held. A repeated call has the same answer."""
     table = call.shown.load_table(call.table)
     held = call.serving.plans.find(call.names["plan_id"])
     if held is not None and held.stream == table._state.stream:
@@ -104,7 +104,7 @@ def _scan(call: Call, request: ScanRequest) -> ServedScan:
 def _planned_before(table: Table, request: ScanRequest, schema_id: int) -> ServedScan:
     """The scan of a request that was right when it was planned.
 
-    Raises NoSuchSnapshotError where the table has not all that it is of any more, as its schema, too.
+    Raises NoSuchSnapshotError where the table no longer has what the request needs: its snapshots or its schema.
     """
     from icecore.engine.server.planning.served_scan import ServedScan
 
@@ -120,7 +120,7 @@ def _completed(call: Call, scan: ServedScan, plan_id: str) -> Answer:
 
 
 def _answered(pieces: Iterator[bytes]) -> bytes | Iterator[bytes]:
-    """The body: what fits into two pieces and their ends is sent as one, the rest as it is made."""
+    """The body: fewer than four pieces, with the plan's head and tail, are sent as one, more as they are made."""
     begun = [piece for _, piece in zip(range(4), pieces, strict=False)]
     return b"".join(begun) if len(begun) < 4 else _all(begun, pieces)
 

@@ -57,7 +57,7 @@ def _asked(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_table(call: Call) -> Answer:
-    """A table: `snapshots=refs` for those of branches and tags alone, 304 where the client has it."""
+    """A table, with `snapshots=refs` only the snapshots of branches and tags; 304 where the client has it."""
     return loaded_table(call, call.shown.load_table(call.table))
 
 
@@ -93,7 +93,7 @@ def register_table(call: Call) -> Answer:
 
 
 def unregister_table(call: Call) -> Answer:
-    """Takes a table's name, and answers with what it was; its files stay."""
+    """Takes a table out of the catalog, and answers with its last state; its files stay."""
     return committed_table(call, call.catalog.unregister_table(call.table))
 
 

@@ -15,17 +15,14 @@ JSON = "application/json"
 
 @frozen
 class Answer:
-    """Status, body and headers. A body that is an iterable of bytes is sent as it is made; None has no body.
-
-    One that is asynchronous may never end.
-    """
+    """Status, body and headers. An iterable body is sent as it is made, and an asynchronous one may never end."""
 
     status: int
     body: bytes | Iterable[bytes] | AsyncIterator[bytes] | None = None
     content_type: str = JSON
     headers: Mapping[str, str] = {}
     quick: QuickLoad | None = None
-    """What the event loop may answer the same request with, as long as nothing came to the table."""
+    """The load by which the event loop may answer the same request, until a commit to the table."""
 
 
 NO_CONTENT = Answer(204)

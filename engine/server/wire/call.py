@@ -84,14 +84,14 @@ class Call:
         return _is_true("X-Icecore-Dry-Run", self.headers.get(DRY_RUN, "false"))
 
     def make_namespace(self, namespace: Identifier) -> None:
-        """Makes the namespace of what is to be created, where the server does so and it is missing."""
+        """Makes the namespace of a table or view to be created, where it is missing and the server makes them."""
         if self.serving.settings.makes_namespaces and not self.is_dry_run:
-            # It is not what was asked for: that takes the key, and is refused as if the namespace had been there.
+            # The key is for what was asked for, which is also refused as if the namespace had been there.
             with asked_by(None), watching_commits():
                 self.catalog.create_namespace_if_not_exists(namespace)
 
     def may_read(self, namespace: Identifier) -> bool:
-        """Whether who asks may read in a namespace; the empty one is the whole catalog."""
+        """Whether the client may read in a namespace; the empty one is the whole catalog."""
         return self.principal is None or is_allowed(self.principal.grants, Level.READ, namespace)
 
     def flag(self, name: str) -> bool:
@@ -117,7 +117,7 @@ def _is_true(name: str, text: str) -> bool:
 
 
 def updates_asked(of: Mapping[str, Any]) -> list[Any]:
-    """The list under the key `updates`, which is null where some clients have none. Raises ValidationError."""
+    """The list under the key `updates`, for which some clients send null if it is empty. Raises ValidationError."""
     if "updates" not in of:
         raise ValidationError("the request lacks the required field 'updates': it asks for no change that is known")
     return get_list(of, "updates", "the request", [])

@@ -18,7 +18,7 @@ Again = Callable[[Call, StoredAnswer], Answer]
 
 
 def nothing_again(_call: Call, _stored: StoredAnswer) -> Answer:
-    """The answer without words of what was carried out before."""
+    """The answer without a body, for a request that was carried out before."""
     return NO_CONTENT
 
 
@@ -35,13 +35,13 @@ class Work(enum.Enum):
 class Endpoint:
     """One operation; `path` follows `/v1/{prefix}`, or `/v1` alone.
 
-    `is_write` operations change something. Under an idempotency key they are carried out once; `again` answers
-    the same request when it comes again. `has_keys` ones change nothing and may have a key, too. `is_bodiless` ones say
-    all in their path, where others that are posted need a body. `refusal` is how one is refused that the server could
-    not carry out, where nothing was stored. A token must grant `level` in the namespaces that a call names; `is_of_all`
-    operations name none and tell of the whole catalog, `is_open` ones need no token and have no keys. Those with
-    `has_dry_run` can be asked for what they would do. The body of an `is_form` operation is no JSON; `is_page` ones are
-    for browsers, where a token is the password; `is_audit` ones of these look for findings.
+    `is_write` operations change something. Under an idempotency key they are carried out once, and `again` answers the
+    same request when it comes again. `has_keys` ones change nothing, yet take a key. `is_bodiless` ones need no body,
+    which other writes by POST do. `refusal` is the answer where the server could not carry the operation out and
+    nothing was stored. A token must grant `level` in the namespaces that a call names; `is_of_all` operations name none
+    and are about the whole catalog, `is_open` ones need no token and take no keys. `has_dry_run` ones can be asked for
+    what they would do. `is_form` ones read a form, not JSON. `is_page` ones are for browsers, where a token is the
+    password, and those with `is_audit` look for findings.
     """
 
     method: str
@@ -75,7 +75,7 @@ class Endpoint:
 
     @property
     def needs_body(self) -> bool:
-        """Whether a request without a body is none, as the document says of what creates or changes something."""
+        """Whether a request must have a body, as the document says of most that create or change something."""
         return self.method == "POST" and self.is_write and not self.is_bodiless
 
     @property

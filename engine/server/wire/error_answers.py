@@ -23,10 +23,10 @@ def error_answer(
     is_stored: bool = False,
     may_read: Callable[[Identifier], bool] = lambda _: True,
 ) -> Answer:
-    """The answer that tells of an error. One that no rule foresaw is warned of under an id, and says nothing more.
+    """The answer that tells of an error. For an unforeseen one it tells the class, and the id of a warning with all.
 
-    `is_stored` says that something was committed before the request failed; of namespaces that who asks may not read
-    nothing is told.
+    `is_stored` says that something was committed before the request failed. Namespaces that the client may not read are
+    not told.
     """
     if isinstance(error, IcecoreError):
         return named_error(*refusal.answer_to(error, is_stored=is_stored), error.told(may_read))

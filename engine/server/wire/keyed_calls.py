@@ -22,11 +22,11 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def answered(endpoint: Endpoint, call: Call, path: str, raw: bytes) -> Answer:
-    """The answer of an operation; of one that changes something and has a key, that of the first time.
+    """The answer of an operation; for a change under a key, the answer of the first time.
 
-    Raises ValidationError for a key that is no UUID and for a dry run of what has none, ReusedKeyError for a key of
-    another request, CommitStateUnknownError for one of another token's that was carried out, and what the operation
-    raises.
+    Raises ValidationError for a key that is no UUID and for a dry run where there is none, ReusedKeyError for the key
+    of another request, CommitStateUnknownError for the key of another token's request that was carried out, and what
+    the operation raises.
     """
     is_keyed = endpoint.has_keys or (endpoint.is_write and not endpoint.is_open)
     key = call.headers.get(HEADER) if is_keyed else None

@@ -20,8 +20,8 @@ MOST_OF_A_PAGE = 10_000
 def listed(call: Call, kind: NameKind, namespace: Identifier) -> tuple[list[Identifier], dict[str, Any]]:
     """The names of the page that a query asks for, and the token of the next one if there is one.
 
-    All names where the query has neither token nor size. Of namespaces those that who asks may see: who may list tables
-    and views sees them all. Raises ValidationError, NoSuchNamespaceError.
+    Without token and size they are all names. Namespaces are those that the client may see; a client that may list
+    tables and views sees them all. Raises ValidationError, NoSuchNamespaceError.
     """
     token, size = call.query.get("pageToken"), page_size(call)
     most = MOST if token is None and size is None else size or MOST_OF_A_PAGE

@@ -15,8 +15,8 @@ AT = "at/"
 def past(call: Call, at: str) -> CatalogAt:
     """The catalog as of a position, or a time in ISO 8601. Raises ValidationError, ForbiddenError.
 
-    A position is one of the whole log, and which are there tells how many events it has: so who may not read all of
-    the catalog names a time.
+    The positions that are there tell how many events the whole log has, so a client that may not read all of the
+    catalog has to name a time.
     """
     if (position := number_in(at)) is None:
         return call.catalog.at(timestamp=at)
@@ -26,9 +26,9 @@ def past(call: Call, at: str) -> CatalogAt:
 
 
 def check_at(at: str) -> None:
-    """Raises ValidationError for what is neither a position nor a time.
+    """Raises ValidationError for a text that is neither a position nor a time.
 
-    Whether the log goes so far is told to those alone who may read all: that is how many events there are.
+    It does not tell whether the log has the position, since only clients that may read all learn the number of events.
     """
     if number_in(at) is None:
         to_epoch_ms(at, "timestamp")

@@ -20,20 +20,21 @@ def read_namespace(encoded: str) -> Identifier:
 
 
 def namespace_of_text(text: str) -> Identifier:
-    """The levels of a namespace; no level holds a dot, so a dot parts them too. Raises ValidationError."""
+    """The levels of a namespace, split at 0x1F and at dots, as no level has a dot. Raises ValidationError."""
     return namespace_tuple(tuple(_APART.split(text)))
 
 
 def spaced(part: str, client: str) -> str:
-    """A part of a path as any client means it that sent its version as `client`.
+    """A part of a path with its spaces as %20; `client` is the version that its client sent.
 
-    Java's up to Iceberg 1.11 write a space as `+`, and `+` as %2B. Later ones write %20, and for others `+` is itself.
+    Java's clients up to Iceberg 1.11 write a space as `+`, and `+` as %2B; later ones write %20. For other clients `+`
+    is itself.
     """
     return part.replace("+", "%20") if client.startswith(JAVA) else part
 
 
 def decoded(encoded: str) -> str:
-    """A part of a path as the client meant it. Raises ValidationError for what is no UTF-8."""
+    """A part of a path, decoded. Raises ValidationError where it is no UTF-8."""
     try:
         return unquote(encoded, errors="strict")
     except UnicodeDecodeError as e:

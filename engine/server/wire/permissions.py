@@ -42,7 +42,7 @@ def basic_password(encoded: str) -> str | None:
 
 
 def basic_name_and_password(encoded: str) -> tuple[str | None, str | None]:
-    """The name and the password of a Basic authorization; None for what there is not."""
+    """The name and the password of a Basic authorization; None for one that is missing."""
     try:
         name, _, password = base64.b64decode(encoded).decode().partition(":")
     except (binascii.Error, ValueError):
@@ -53,7 +53,7 @@ def basic_name_and_password(encoded: str) -> tuple[str | None, str | None]:
 def check_origin(call: Call, asks_for_tokens: bool) -> None:
     """Raises ForbiddenError for a request that a page of another site makes a browser send.
 
-    Without tokens the browser's user is let in by being on this machine, so names that lead here are asked for too.
+    Without tokens anyone on this machine is let in, so the `Host` is checked too: other sites' names may lead here.
     """
     host, origin = call.headers.get("host", ""), call.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != host:
@@ -82,7 +82,7 @@ def check_grants(principal: Principal, endpoint: Endpoint, call: Call) -> None:
 def _namespaces(endpoint: Endpoint, call: Call) -> Iterator[Identifier]:
     """The namespaces that a call is about, by its path or its body; the empty one is the whole catalog."""
     if endpoint.is_of_all:
-        # Whatever its body names.
+        # The whole catalog, whatever the body names.
         yield ()
     elif "namespace" in call.names:
         yield call.namespace

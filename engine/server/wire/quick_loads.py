@@ -1,7 +1,7 @@
-"""Loads of tables that are answered in the event loop, while the log says that nothing came to the table.
+"""Loads of tables that the event loop answers, as long as the log has nothing new for the table.
 
-What was answered once is kept under the request that asked for it. Before it is said again, one look at the log's file
-tells whether anybody wrote to it since; if so, one query whether that was to this table. The metadata file must be
+An answer is kept under the request that asked for it. Before it is given again, one look at the log's file tells
+whether anybody wrote to it since; if so, one query tells whether they wrote to this table. The metadata file must be
 there, as other engines will ask for it.
 """
 
@@ -54,9 +54,9 @@ class QuickLoad:
 
 @define(eq=False)
 class QuickLoads:
-    """The loads that are kept; those asked for last stay, up to a number of bytes. For one thread.
+    """The loads that are kept, up to a number of bytes, of which the least recently used go first. For one thread.
 
-    Where `asks_for_tokens` any write lets them go, since it may have revoked the token that one was answered to.
+    Where `asks_for_tokens` any write to the log drops a load, since it may have revoked the token of its client.
     """
 
     store: EventStore
@@ -67,7 +67,7 @@ class QuickLoads:
     _size: int = 0
 
     def version(self) -> DataVersion:
-        """A value that is another one once anybody wrote to the log's file."""
+        """A value that changes once anybody writes to the log's file."""
         return self.store.data_version()
 
     def put(self, key: Key, load: QuickLoad, version: DataVersion | None) -> None:
@@ -91,7 +91,7 @@ class QuickLoads:
             return None
         try:
             os.stat(load.path)
-            # Of the locks, which take longer to look at, the query of the version sees to it now and then.
+            # The query of the version looks at the locks now and then, which takes longer.
             self.store.check_path()
             if self._is_same(load):
                 self._kept.move_to_end(key)
@@ -124,7 +124,7 @@ class QuickLoads:
 
 
 def quick_headers(load: QuickLoad, asked: Mapping[bytes, bytes]) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
-    """Status, body and headers of an answer to a request with these headers: 304 for whom has it already."""
+    """Status, body and headers of an answer to a request with these headers: 304 where the client has it already."""
     tag = load.etag.encode()
     if is_held(load.etag, asked.get(b"if-none-match", b"").decode("latin-1")):
         return 304, b"", [(b"etag", tag)]
@@ -136,12 +136,12 @@ def quick_headers(load: QuickLoad, asked: Mapping[bytes, bytes]) -> tuple[int, b
 
 
 def is_held(tag: str, told: str) -> bool:
-    """Whether a client has what has that tag by its `If-None-Match`; `*` is whatever there is (RFC 9110, 13.1.2)."""
+    """Whether the text of an `If-None-Match` has the tag; `*` is any tag (RFC 9110, 13.1.2)."""
     return told.strip() == "*" or tag in (t.strip().removeprefix("W/") for t in told.split(","))
 
 
 def takes_gzip(accepted: str) -> bool:
-    """Whether a client takes gzip by its `Accept-Encoding`, where a weight of 0 refuses it (RFC 9110, 12.5.3)."""
+    """Whether the text of an `Accept-Encoding` allows gzip, which a weight of 0 refuses (RFC 9110, 12.5.3)."""
     for named in accepted.lower().split(","):
         coding, _, weight = named.partition(";")
         if coding.strip() in ("gzip", "x-gzip"):

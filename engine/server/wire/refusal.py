@@ -1,9 +1,9 @@
 """The answers to requests that the server could not carry out for a reason of its own, as a lock or a full disk.
 
-Clients read 500, 502, 503 and 504 of a commit as that it may have been made: they keep its files and go no further.
-So these are for what may have been stored; where nothing was, the answer says so. Whatever else another process's hold
-on the log stands in the way of is 429: 409 would say of a drop that the namespace is not empty and of a rename that the
-name is taken, and clients try no other 4xx again by themselves.
+Clients take 500, 502, 503 and 504 for a commit to mean that it may have been made: they keep its files and go no
+further. So these are for requests that may have been stored; where nothing was stored, the answer says so. Any other
+request that another process's lock on the log stands in the way of gets 429: 409 would say of a drop that the namespace
+is not empty and of a rename that the name is taken, and clients try no other 4xx again by themselves.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Refusal(enum.Enum):
 
 @contextlib.contextmanager
 def refusing_file() -> Iterator[None]:
-    """A context in which a file that the client chose can't be read, or is none of its kind: that is a bad request.
+    """A context that makes a bad request of a file that the client chose and that can't be read or is of another kind.
 
-    One that is not there stays 404. Raises ValidationError.
+    A missing file stays 404. Raises ValidationError.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The body of a request: no longer than it may be, compressed or not, nor slower, nor all of them larger together."""
+"""The body of a request, with limits on its size, compressed or not, its slowness, and the size of all together."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _GZIP = 31
 SMALL = 64 * 1024
-"""What any request may have, whatever others hold."""
+"""The bytes that any request may have, whatever others hold."""
 AT_ONCE, PAUSE_S = 8, 0.005
-"""Where more are read at once, large ones pause after each chunk, so that the event loop has time for others."""
+"""Where more bodies are read at once, large ones pause after each chunk, so that the event loop has time for others."""
 
 
 class RefusedBodyError(Exception):
@@ -51,7 +51,7 @@ class HeldBodies:
     _held: int = 0
 
     def check(self, size: int, more: int, received: int) -> None:
-        """Raises RefusedBodyError where a body of that size, of which so much was received, can't get more bytes."""
+        """Raises RefusedBodyError where a body of `size` bytes, `received` of them sent, can't have `more`."""
         if max(size + more, received) > self.most:
             raise RefusedBodyError(413, "BadRequestException", f"a request can have {self.most} bytes, decompressed")
         if size + more > SMALL and self._held + more > self.most_together:
@@ -68,7 +68,7 @@ def has_body(headers: Mapping[str, str]) -> bool:
 
 
 async def read_body(receive: Receive, headers: Mapping[str, str], held: HeldBodies, body: bytearray) -> None:
-    """Reads the body, decompressed, and holds it. Raises RefusedBodyError, and ValidationError for what is no gzip."""
+    """Reads the body, decompressed, and holds it. Raises RefusedBodyError, and ValidationError where it is no gzip."""
     encoding = headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
         raise ValidationError(f"the request is encoded by {encoding[:60]!r}; gzip is understood")
@@ -107,6 +107,6 @@ def _unpacked(unpack: zlib._Decompress, chunk: bytes, most: int) -> bytes:
     except zlib.error as e:
         raise ValidationError(f"the request is no gzip: {e}") from e
     if is_over or unpack.unused_data:
-        # It would be kept in memory, and copied with each chunk.
+        # zlib would keep these bytes in memory, and copy them with each chunk.
         raise ValidationError("the request goes on after the end of its gzip")
     return found

@@ -21,13 +21,13 @@ _GZIP = 31
 
 
 def response(answer: Answer, request: Request) -> Response:
-    """The response of an answer. HEAD has no body, only the type of what GET would say, nor have 204 and 304."""
+    """The response of an answer. For HEAD it has no body, only the type of GET's; 204 and 304 have no body either."""
     headers = dict(answer.headers)
     if answer.body is None:
         return Response(status_code=answer.status, headers=headers)
     if request.method == "HEAD":
         made = Response(status_code=answer.status, headers=headers, media_type=answer.content_type)
-        # A length would be that of what GET says (RFC 9110, section 8.6).
+        # A length would have to be that of GET's body (RFC 9110, section 8.6).
         del made.headers["content-length"]
         return made
     if isinstance(answer.body, AsyncIterator):

@@ -27,7 +27,7 @@ MOST_OF_FORM = 64 * 1024
 
 @define(eq=False)
 class KeptAnswers:
-    """Bodies of answers by what they follow from; those asked for last are kept, up to a number of bytes."""
+    """Bodies of answers by what they depend on; the most recently used are kept, up to a number of bytes."""
 
     most_bytes: int
     _kept: OrderedDict[tuple[str, ...], bytes] = field(factory=OrderedDict)
@@ -70,7 +70,7 @@ class Serving:
     plans: HeldPlans = field(init=False)
     bodies: HeldBodies = field(init=False)
     forms: HeldBodies = field(init=False)
-    """Bodies that anybody may send, by forms, which take far more than their bytes to read."""
+    """The bodies of forms, which anybody may send and which take far more than their own bytes to read."""
     feed: LogFeed = field(init=False)
     reports: ReportKeeper = field(init=False)
 
