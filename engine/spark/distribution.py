@@ -26,9 +26,9 @@ def distribute(
 ) -> DataFrame:
     """A conformed frame with the rows of a partition together and, inside of it, in the sort order.
 
-    The table property `write.distribution-mode` says how rows move: `none`, `hash` (by partition, what is done without
-    the property; Spark splits partitions that are large and joins small ones) or `range` (by partition and sort order).
-    Raises ValidationError for another mode.
+    The table property `write.distribution-mode` says how rows move: `none`, `hash` (by partition, the default; Spark
+    splits partitions that are large and joins small ones) or `range` (by partition and sort order). Raises
+    ValidationError for another mode.
     """
     mode = DISTRIBUTION_MODE.of(properties)
     shown = df.columns
@@ -53,7 +53,7 @@ def distribute(
         return df
     out = df.select(*shown, *helpers)
     if mode == "range":
-        # A round number of partitions: given columns alone Spark would not join small ones.
+        # By columns alone: with a number of partitions Spark would not join small ones.
         out = out.repartitionByRange(*partition, *order)
     elif mode == "hash" and partition:
         out = out.hint("rebalance", *partition)
@@ -61,7 +61,7 @@ def distribute(
 
 
 def is_shuffled(df: DataFrame, schema: Schema, spec: PartitionSpec, properties: Mapping[str, str]) -> bool:
-    """Whether `distribute` brings the rows of a partition together: no task has rows before all are computed.
+    """Whether `distribute` shuffles rows by partition, so that no task has rows before all are computed.
 
     A session without adaptive execution leaves rows of mode `hash` where they are.
     """

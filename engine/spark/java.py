@@ -55,7 +55,7 @@ def find_java_home() -> Path:
 
 
 def java_available() -> bool:
-    """Whether `find_java_home` finds one."""
+    """Whether `find_java_home` finds a Java."""
     try:
         find_java_home()
     except MissingDependencyError:

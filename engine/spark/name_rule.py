@@ -1,6 +1,6 @@
-"""The rule by which names of a DataFrame meet names of a table: the same name, else one in another case.
+"""The rule by which names of a DataFrame match names of a table: the same name, else one in another case.
 
-Case is looked over as Spark is told by `spark.sql.caseSensitive`, and only where one name alone can be meant.
+Case is ignored unless `spark.sql.caseSensitive` is on, and only where a single name can be meant.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ def is_case_sensitive(session: SparkSession) -> bool:
 
 
 def says_true(setting: str | None) -> bool:
-    """Whether a setting is on, in whatever case that is said; one that was never made is off."""
+    """Whether a setting is `true`, in upper or lower case; one that was never made is off."""
     return setting is not None and str(setting).strip().lower() == "true"
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name has letters, digits and `_` alone, which no session takes for a pattern."""
+    """Whether a name has only letters, digits and `_`, so that no session takes it for a pattern."""
     return _PLAIN_NAME.fullmatch(name) is not None
 
 
 class KnownNames:
-    """Names, by which others are looked up."""
+    """Names among which others are looked up."""
 
     def __init__(self, names: Iterable[str], *, case_sensitive: bool) -> None:
         self.names: Sequence[str] = tuple(names)
@@ -43,7 +43,7 @@ class KnownNames:
                 self._alike.setdefault(name.lower(), []).append(i)
 
     def place(self, name: str) -> int | None:
-        """The place of the one that a name means; None where there is none, or several in another case."""
+        """The place of the known name that a name means; None where there is none, or several in another case."""
         found = self._places.get(name)
         if found is None:
             alike = self._alike.get(name.lower(), [])
@@ -51,10 +51,10 @@ class KnownNames:
         return found
 
     def find(self, name: str) -> str | None:
-        """The one that a name means."""
+        """The known name that a name means; None as in `place`."""
         place = self.place(name)
         return None if place is None else self.names[place]
 
     def takes(self, name: str) -> bool:
-        """Whether a name is one of them, or could be taken for one or several of them."""
+        """Whether a name is a known one, or could be taken for one or several of them."""
         return name in self._places or name.lower() in self._alike

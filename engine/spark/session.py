@@ -15,7 +15,7 @@ from icecore.engine.errors import ValidationError
 from icecore.engine.spark.java import find_java_home
 from icecore.engine.spark.worker import worker_daemon
 
-# Read when a query runs, not when it is built, so they must stay on for the session.
+# Spark reads these when a query runs, not when it is built, so they must stay on for the session.
 _PINNED = {
     "spark.sql.parquet.fieldId.read.enabled": "true",
     # A file without field ids must be an error, never a file of nulls.

@@ -79,7 +79,7 @@ _CAST: dict[type, tuple[tuple[str, ...], str]] = {
 
 
 def column_name(field_id: int) -> str:
-    """The name of a table's column in a conformed frame: whatever the table calls it, Spark can tell this one."""
+    """The name of a table's column in a conformed frame, which Spark can tell from all others, unlike the table's."""
     return f"f{field_id}"
 
 
@@ -101,7 +101,7 @@ def conform_frame(df: DataFrame, schema: Schema) -> DataFrame:
     taken = _match(df.schema.fields, schema.fields, "", case_sensitive)
     if not taken:
         raise ValidationError("the data has no column of the table")
-    # By place, since two names may be one to the session.
+    # By place, since the session may take two names for the same.
     placed = [f"c{i}" for i in range(len(df.schema.fields))]
     columns = []
     for f, position in taken:
@@ -189,14 +189,14 @@ def _stored_struct(
         sql = _stored(inner, source.dataType, f.field_type, f"{path}.{f.name}", case_sensitive)
         changed = changed or sql is not None or source.name != f.name
         parts.append((f.name, sql or inner))
-    # Said here, since a union with rows that have the field would fill it with nulls.
+    # Defaults are set here, since a union with rows that have the field would fill it with nulls.
     present = {f.field_id for f, _ in matched}
     missing = [(f.name, sql) for f in fields if f.field_id not in present and (sql := _default(f)) is not None]
     return struct_of(value, parts + missing) if changed or missing else None
 
 
 def _default(field: NestedField) -> str | None:
-    """SQL of a write default; one that Spark can't say is left to the tasks."""
+    """SQL of a write default; None for one that Spark can't have, which is left to the tasks."""
     try:
         return write_default_sql(field)
     except ValidationError:

@@ -66,7 +66,7 @@ def _predicate(op: PredicateOperator, term: BoundTerm, literals: Sequence[Any], 
         case PredicateOperator.IS_NAN:
             return f"isnan({value})"
         case PredicateOperator.NOT_NAN:
-            # Of a null isnan is false.
+            # For a null isnan is false.
             return f"({value} IS NOT NULL AND NOT isnan({value}))"
         case PredicateOperator.IN | PredicateOperator.NOT_IN:
             return _in(op, term, literals, value)
@@ -91,9 +91,9 @@ def _predicate(op: PredicateOperator, term: BoundTerm, literals: Sequence[Any], 
 
 
 def _not_pushed(kind: Type, literals: Sequence[Any], value: str) -> str:
-    """The value, such that Spark skips no row groups by it where it would do so by another literal.
+    """The value, in a form by which Spark skips no row groups where it would compare with another literal.
 
-    It takes literals for those of the Julian calendar: see `PlannedParquet.java`.
+    It takes old literals for dates of the Julian calendar: see `PlannedParquet.java`.
     """
     match kind:
         case DateType() if any(v < _YEAR_1900 for v in literals):

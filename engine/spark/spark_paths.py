@@ -35,7 +35,7 @@ def shown_path(path: str) -> str:
 def spark_can_open(path: str, *, hidden: bool = False) -> bool:
     """Whether Spark reads a file of that path: it can't parse some names, and its listing skips hidden files.
 
-    With `hidden` files are named to Spark without a listing.
+    `hidden` says that files are given to Spark without a listing, so that hidden ones are read too.
     """
     scheme, _, rest = path.partition("://")
     segments = rest.split("/")

@@ -38,8 +38,8 @@ from icecore.engine.spec.types import (
     UUIDType,
 )
 
-# Spark's hash(a, b) is murmur3 of b seeded with that of a, which starts from 42. Of this int the hash is 0, the seed
-# that Iceberg starts from.
+# Spark's hash(a, b) is murmur3 of b, seeded with the hash of a, which is seeded with 42. The hash of this int is 0, the
+# seed that Iceberg starts from.
 _SEED_ZERO = -1693959553
 _US_PER_DAY = "86400000000L"
 _US_PER_HOUR = "3600000000L"
@@ -76,9 +76,9 @@ def transform_column(transform: Transform, source: PrimitiveType, value: str) ->
 
 
 def bucket_sql(hashed: str, buckets: int) -> str:
-    """The bucket of a BIGINT, as which ints, dates, times and timestamps are hashed, or of BINARY of whole words (PT4).
+    """The bucket of a BIGINT, or of BINARY of whole words of 4 bytes (PT4). Null stays null.
 
-    Null stays null.
+    Ints, dates, times and timestamps are hashed as BIGINT.
     """
     return f"IF({hashed} IS NULL, NULL, pmod(hash({_SEED_ZERO}, {hashed}) & {INT_MAX}, {buckets}))"
 

@@ -79,7 +79,7 @@ def write_frame_files(
     frame = conform_frame(df, schema)
     arranged = partial(distribute, schema=schema, spec=spec, sort_order=sort_order, properties=properties)
     task = _task(schema, spec, location, storage, dict(properties), file_prefix, sort_order)
-    # A long text fails the job: no task may have written by then.
+    # A long text fails the job, so it has to be found before any task writes.
     countable = can_count(frame) and (not has_texts(frame) or is_shuffled(frame, schema, spec, properties))
     with translated_spark_errors():
         rows = _answers(frame, arranged, task, countable=countable)
@@ -89,7 +89,7 @@ def write_frame_files(
 def _answers(
     frame: DataFrame, arranged: Callable[[DataFrame], DataFrame], task: _Task, *, countable: bool
 ) -> list[Any]:
-    """The rows that the task returns for those of the frame, in counted batches where its rows are short."""
+    """The rows that tasks return for the frame's rows, which come in counted batches where they are short."""
     if countable:
         try:
             counted = in_counted_batches(arranged(with_short_rows(frame)))
@@ -110,7 +110,7 @@ def _task(
     file_prefix: str,
     sort_order: SortOrder | None,
 ) -> _Task:
-    """The function that each Spark task runs. Nothing of the driver's but the arguments goes along."""
+    """The function that each Spark task runs; of the driver's objects only the arguments go with it."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         names = {column_name(f.field_id): f.name for f in schema.fields}
@@ -139,7 +139,7 @@ def translated_spark_errors() -> Iterator[None]:
     except IcecoreError:
         raise
     except Exception as e:
-        # The last one: those before it are its causes.
+        # The last error: those before it are its causes.
         found = list(_RAISED.finditer(str(e)))[-1:]
         kind = getattr(errors, found[0][1], None) if found else None
         if not (isinstance(kind, type) and issubclass(kind, IcecoreError)):

@@ -27,7 +27,7 @@ _limiting = Lock()
 
 
 def file_prefix_of_task(prefix: str) -> str:
-    """The prefix for names of the files that the task writes in which it is called.
+    """The prefix for names of the files that the calling task writes.
 
     The attempt's id is unique in the application, so no retried or speculative task shares a name.
     """
@@ -51,19 +51,19 @@ class _Task:
 
 
 def made_in_tasks(frame: DataFrame, task: Callable[[Batches], Batches], struct: T.StructType | str) -> DataFrame:
-    """The batches that a function makes of those of each Spark task; `struct` is their type."""
+    """The batches that a function makes of the batches of each Spark task; `struct` is their type."""
     return frame.mapInArrow(_Task(task), struct)
 
 
 def arrow_frame(session: SparkSession, rows: pa.Table, struct: T.StructType | str | None = None) -> DataFrame:
-    """The rows of a table that is here; `struct` is their type, where Arrow's alone does not tell it."""
+    """The rows of an Arrow table in the driver; `struct` is their type, where Arrow's alone does not tell it."""
     with _limited_batches(session):
         return session.createDataFrame(rows, struct)
 
 
 @contextlib.contextmanager
 def _limited_batches(session: SparkSession) -> Iterator[None]:
-    """A context in which a session has a limit of records a batch: PySpark takes none for batches of no records."""
+    """A context in which a session limits the records of a batch: PySpark takes no limit for batches of no records."""
     if not hasattr(session, "_jsparkSession") or int(session.conf.get(_RECORDS) or 0) > 0:
         yield
         return

@@ -26,7 +26,7 @@ Value: TypeAlias = str | Column | Any
 """SQL text, a Column, or a constant that is no text."""
 
 Values: TypeAlias = Mapping[str, Value] | Mapping[tuple[str, ...], Value]
-"""Values by names of columns, with dots of fields inside of structs, or by the names on the way to them."""
+"""Values by names of columns, dotted for fields inside of structs, or by tuples of the names on the way to them."""
 
 
 def as_column(value: Value) -> Column:
@@ -80,7 +80,7 @@ class Assignments:
 
 
 def _assigned(field: NestedField, before: Column, parts: Iterable[tuple[tuple[str, ...], Column]]) -> Column:
-    """A value with parts of it replaced: a struct is made anew, so that one that was null has its other fields null."""
+    """A value with parts of it replaced. A struct is made anew: of a null one all other fields are null."""
     inside: dict[str, list[tuple[tuple[str, ...], Column]]] = {}
     for path, value in parts:
         if not path:
@@ -96,7 +96,7 @@ def _assigned(field: NestedField, before: Column, parts: Iterable[tuple[tuple[st
 
 
 def _fields(struct: StructType, value: Column) -> list[Column]:
-    """The values of a struct's fields; where names differ in case alone Spark could not tell them by these."""
+    """The values of a struct's fields; where names differ in case alone, Spark is given others to tell them by."""
     names = [f.name for f in struct.fields]
     if len({name.lower() for name in names}) < len(names):
         names = [f"f{i}" for i, _ in enumerate(names)]
@@ -108,7 +108,7 @@ def _fields(struct: StructType, value: Column) -> list[Column]:
 def _path(names: Sequence[str], fields: Sequence[NestedField], case_sensitive: bool) -> list[str] | None:
     """The names on the way to a column, as the schema writes them; None where there is none.
 
-    The last name is the field's own, else one with dots of the way to it.
+    A last name with dots is taken for a field's own name first, then for the way to a field.
     """
     known = KnownNames((f.name for f in fields), case_sensitive=case_sensitive)
     first, *others = names

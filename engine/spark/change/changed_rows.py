@@ -43,7 +43,7 @@ def write_rows(rows: DataFrame, metadata: TableMetadata, storage: Storage) -> Wr
     # Before v3 a column of that name is the table's own.
     keeps_ids = metadata.format_version >= 3 and ROW_ID.name in rows.columns
     if not metadata.spec().fields and DISTRIBUTION_MODE.of(metadata.properties) != "none":
-        # They lie scattered over as many partitions of Spark as the rows that were searched.
+        # The rows lie scattered over as many partitions of Spark as those that were searched.
         rows = rows.hint("rebalance")
     files = write_frame_files(
         rows,
@@ -66,7 +66,7 @@ def computed_once(frame: DataFrame) -> Iterator[DataFrame]:
     try:
         yield kept
     finally:
-        # In Connect they would go with the last reference, and one that an error holds makes Python hang at its end.
+        # Connect frees the rows with the last reference to them; one that an error holds makes Python hang at its end.
         plan: Any = getattr(kept, "_plan", None)
         if getattr(plan, "_relation_id", None) is not None and hasattr(plan, "__del__"):
             plan.__del__()
@@ -84,7 +84,7 @@ def is_ordered(t: T.DataType) -> bool:
 
 
 def with_row_numbers(frame: DataFrame, column: str) -> DataFrame:
-    """Rows that have an order, and a number each: the same one if Spark runs a task twice and rows come otherwise."""
+    """Rows that have an order, with a number each, which stays if Spark runs a task twice on rows in another order."""
     ordered = frame.select("*", F.struct("*").alias(column)).sortWithinPartitions(column)
     return ordered.withColumn(column, F.monotonically_increasing_id())
 

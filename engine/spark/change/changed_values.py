@@ -27,7 +27,7 @@ from icecore.engine.spec.types import (
 
 
 def differs(field: NestedField, found: T.StructField, names: MergeNames) -> Column:
-    """The condition that the table's column would get another value; what Spark can't compare counts as another.
+    """The condition that the table's column would get another value; one that Spark can't compare counts as another.
 
     Null equals null and NaN equals NaN, but -0.0 is not 0.0, as in `Table.upsert`. Raises ValidationError where the
     source's column doesn't fit the table's.
@@ -40,7 +40,7 @@ def differs(field: NestedField, found: T.StructField, names: MergeNames) -> Colu
     mine, theirs = F.expr(compared.mine(names.mine(field.name))), F.expr(compared.theirs(stored))
     same = mine.eqNullSafe(theirs)
     if any(isinstance(f.field_type, (FloatType, DoubleType)) for f in walk((field,))):
-        # The text tells both zeros apart; of other types than the table's it would be another one.
+        # The text tells 0.0 and -0.0 apart; values of another type than the table's would have another text.
         texts = [(c if wanted.is_primitive else c.try_cast(shown_type(wanted))).cast("string") for c in (mine, theirs)]
         same_text = texts[0].eqNullSafe(texts[1])
         same = same & (((mine != 0) | same_text) if wanted.is_primitive else same_text)

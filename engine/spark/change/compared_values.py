@@ -1,4 +1,4 @@
-"""Values as a merge compares them: as they are stored, whatever the source spells them like."""
+"""Values as a merge compares them: in their stored form, however the source spells them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _DIGITS_OF_LONG = 19
 
 @frozen
 class Compared:
-    """A type of the table, beside that of a value which the table takes for it.
+    """A type of the table, and the Spark type of a value that is compared with it.
 
-    In the SQL of both sides uuids are 32 lower-case digits, from text or from bytes; and decimals inside of structs and
-    lists, which Spark compares where they are of one type only, are of one that holds both.
+    In the SQL of both sides uuids are 32 lower-case digits, made from text or bytes. Decimals inside of structs and
+    lists are cast to a type that holds both sides, since Spark compares them only where their types are equal.
     """
 
     wanted: Type
@@ -37,7 +37,7 @@ class Compared:
         return self._plain(value, self.found, shown_type(self.wanted), self.wanted) or value
 
     def _plain(self, value: str, own: T.DataType, other: T.DataType, wanted: Type) -> str | None:
-        """The SQL where it is not that of the value."""
+        """The SQL by which a value is compared; None where the value is compared as it is."""
         match wanted:
             case UUIDType() if own.typeName() == "binary":
                 return f"lower(hex({value}))"
@@ -66,7 +66,7 @@ class Compared:
 
 
 def common_decimal(a: T.DataType, b: T.DataType) -> str | None:
-    """The type that has all values of two decimals or integers; None where there is none."""
+    """The decimal type that holds all values of two decimal or integer types; None where there is none."""
     whole, scale = (max(pair) for pair in zip(_digits(a), _digits(b), strict=True))
     return f"DECIMAL({whole + scale}, {scale})" if whole + scale <= _MAX_DIGITS else None
 
@@ -76,6 +76,6 @@ def _digits(t: T.DataType) -> tuple[int, int]:
 
 
 def given_types(found: T.DataType, wanted: StructType, *, case_sensitive: bool) -> Mapping[str | None, T.DataType]:
-    """The types of a struct's fields in the data, by the table's names of them; of what is no struct none."""
+    """The types of a struct's fields in the data, by the table's names of them; empty where the data has no struct."""
     known = KnownNames((f.name for f in wanted.fields), case_sensitive=case_sensitive)
     return {known.find(f.name): f.dataType for f in found.fields} if isinstance(found, T.StructType) else {}

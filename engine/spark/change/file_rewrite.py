@@ -1,4 +1,4 @@
-"""Data files without some of their rows: written again, or with deletes by position, inside of Spark's tasks.
+"""Deletes of rows from data files inside of Spark's tasks: files are written again, or get deletes by position.
 
 Rows that stay are read and written by the engine, not by Spark, so that no value changes on the way.
 Spec: Row-level Deletes (D1 to D3), Row Lineage (RL6).
@@ -47,7 +47,7 @@ class TouchedFile:
 
 @frozen
 class FileRewrite:
-    """The table as tasks need it, and how they delete rows: `by_position`, or by writing files again.
+    """The table as tasks need it, and the way in which they delete rows: `by_position`, or by writing files again.
 
     `file_prefix` must be new for each change.
     """
@@ -82,11 +82,11 @@ class FileRewrite:
         )
 
     def write(self, files: Iterable[TouchedFile], name: str) -> WrittenRows:
-        """Writes what one task has to; `name` tells its files from those of other tasks. Raises StorageError."""
+        """Writes the changes of one task; `name` tells its files from those of other tasks. Raises StorageError."""
         return _Deletes(self, name).write(files) if self.by_position else _Survivors(self, name).write(files)
 
     def merge_deletes(self, tasks: Iterable[FileScanTask], name: str) -> list[ContentFile]:
-        """Writes anew what deletes by position say of files: vectors from v3 on, else position delete files.
+        """Writes the deleted positions of files anew: as deletion vectors from v3 on, else as position delete files.
 
         Raises MissingFileError, CorruptFileError, StorageError.
         """
@@ -133,7 +133,7 @@ class _Survivors:
 
     @property
     def schema(self) -> Schema:
-        """The columns to write: in v3 rows bring their ids and sequence numbers, as far as they have any."""
+        """The columns to write: from v3 on rows keep their ids and sequence numbers, as far as they have any."""
         schema = self.rewrite.identification.table_schema
         return with_columns(schema, *LINEAGE) if self.rewrite.format_version >= 3 else schema
 
@@ -167,7 +167,7 @@ class _Deletes:
     cache: DeleteCache = field(factory=DeleteCache)
 
     def write(self, files: Iterable[TouchedFile]) -> WrittenRows:
-        """Files without any row left go as a whole."""
+        """Writes the deletes; a file without any row left is removed as a whole."""
         is_vector = self.rewrite.format_version >= 3
         found: Found = []
         for file in files:
@@ -179,12 +179,12 @@ class _Deletes:
                 self.counts.gone.append(data.file_path)
                 continue
             self.counts.marked.append(data.file_path)
-            # A vector takes in all that was deleted before (D2).
+            # A vector has all earlier deletes of its file, too (D2).
             found.append((data, bitmap_of(merged if is_vector else file.positions)))
         return self.counts.written(self.vectors(found) if is_vector else self.position_files(found))
 
     def merge(self, tasks: Iterable[FileScanTask]) -> list[ContentFile]:
-        """Writes what is deleted already, in one place for each file."""
+        """Writes the positions that are deleted already, those of each file in one place."""
         found: Found = []
         for task in tasks:
             data = task.file

@@ -1,4 +1,4 @@
-"""The clauses of a merge: which pairs of rows they are for, and what they do. Of those for a pair the first acts."""
+"""The clauses of a merge: the pairs of rows that they are for, and their acts. The first clause for a pair acts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Then(enum.StrEnum):
 
 @frozen
 class MergeClause:
-    """A clause; `values` are by column of the table, without any the source's columns of the same names."""
+    """A clause; `values` are by column of the table, by default the source's columns of the same names."""
 
     when: When
     then: Then
@@ -84,7 +84,7 @@ class MergeNames:
     case_sensitive: bool
 
     def mine(self, column: str) -> str:
-        """SQL of a column of the table, which has its second name too where it has one."""
+        """SQL of a column of the table, by its second name where it has one."""
         return quote(self.target, self._own_names_of_table.get(column, column))
 
     def theirs(self, column: str) -> str:
@@ -103,8 +103,8 @@ class MergeNames:
     def common(self) -> dict[str, str]:
         """The columns of the table that the source has too, with its names of them.
 
-        Names that differ in case are one where each side has but one of them, unless Spark is told that case matters.
-        Raises ValidationError for no such column, and where it can't be told which one is meant.
+        Names that differ in case match where each side has only one of them, unless the session is case sensitive.
+        Raises ValidationError where no column matches, and where it can't be told which one is meant.
         """
         known = [f.name for f in self.schema.fields]
         common = {name: name for name in known if name in self.source_columns}

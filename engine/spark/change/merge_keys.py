@@ -39,9 +39,9 @@ _ORDERED = (IntegerType, LongType, DateType, StringType, DecimalType, TimestampT
 
 
 def keys_condition(keys: Sequence[str], names: MergeNames, source: T.StructType, *, is_upsert: bool) -> Column:
-    """Equality of key columns; in an upsert of the values that would be stored, and null equals null.
+    """Equality of key columns; an upsert compares the values that would be stored, and null equals null.
 
-    Raises ValidationError where the table or the source lacks one, or Spark can't tell.
+    Raises ValidationError where the table or the source lacks a key, or a key has nanoseconds, which Spark lacks.
     """
     others, out = source_keys(keys, names, source, is_upsert=is_upsert), F.lit(True)
     for key, other in others.items():
@@ -81,7 +81,7 @@ def _check_key(key: str, common: Mapping[str, str], schema: Schema) -> None:
 
 
 def keys_filter(source: DataFrame, keys: Sequence[str], names: MergeNames, *, nulls_are_equal: bool) -> Expression:
-    """A filter that each row with a key of the source satisfies: values where they are few, else ranges.
+    """A filter that each row with a key of the source satisfies: by values where these are few, else by ranges.
 
     At most `MAX_VALUES` keys come to the driver.
     """
@@ -107,7 +107,7 @@ def _shown(f: NestedField) -> object:
 
 
 def _extremes(keys: DataFrame) -> pa.Table:
-    """The least and the greatest value of each column, and a null where it has any."""
+    """The least and the greatest value of each column, both null where it has no others."""
     least = [F.min(c).alias(c) for c in keys.columns]
     greatest = [F.max(c).alias(c) for c in keys.columns]
     return keys.agg(*least).union(keys.agg(*greatest)).toArrow()

@@ -1,6 +1,6 @@
-"""Second names for columns whose names differ in case alone: a session that looks over case tells them by these.
+"""Second names for columns whose names differ in case alone, by which a session that ignores case tells them.
 
-Columns that a change adds to rows have names that begin alike.
+The names of columns that a change adds to rows begin in the same way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OWN = "__icecore_"
 
 
 def check_names(columns: Sequence[str]) -> None:
-    """Raises ValidationError for a name such as the columns have that a merge adds to its rows."""
+    """Raises ValidationError for a name that begins as those of the columns that a merge adds to its rows."""
     taken = next((c for c in columns if c.lower().startswith(_OWN)), None)
     if taken is not None:
         raise ValidationError(
@@ -25,7 +25,7 @@ def check_names(columns: Sequence[str]) -> None:
 
 
 def own_names(columns: Sequence[str], *, case_sensitive: bool) -> Mapping[str, str]:
-    """The second names of columns that have one, by the first; a name that is twice there has none."""
+    """The second names of columns that need one, by their first names; a name that is there twice gets none."""
     if case_sensitive:
         return {}
     alike, same = Counter(c.lower() for c in columns), Counter(columns)

@@ -1,7 +1,7 @@
-"""Changed rows by their positions, brought together by data file, and what tasks write for them.
+"""The positions of changed rows, brought together by data file, and the files that tasks write for them.
 
-No position goes through the driver: each task gets those of some files, and answers with descriptions of the files that
-it wrote.
+No position goes through the driver: each task gets the positions in some files, and answers with descriptions of the
+files that it wrote.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def write_positions(
 ) -> WrittenRows:
     """Deletes rows by their places: columns NUMBER, POSITION and IS_UPDATE, once for each row unless `may_repeat`.
 
-    `touched` are the numbers of the files that have any, if that is known. Raises ValidationError where a row comes
-    twice, StorageError; what tasks wrote before an error stays behind.
+    `touched` are the numbers of the files that have such rows, if they are known. Raises ValidationError where a row
+    comes twice, StorageError; files that tasks wrote before an error stay behind.
     """
     numbers = range(len(target.tasks)) if touched is None else sorted(touched)
     if not numbers:
         return WrittenRows()
     touched_tasks = [target.tasks[n] for n in numbers]
     tasks = _task_count(target.session, touched_tasks, rewrite)
-    # The file itself comes before the positions in it.
+    # A row with the file's task, sorted before the positions in the file by its own position of -1.
     files = pa.table(
         {
             NUMBER: pa.array(numbers, pa.int32()),
@@ -74,7 +74,7 @@ def write_positions(
 
 
 def _task_count(session: SparkSession, files: Sequence[FileScanTask], rewrite: FileRewrite) -> int:
-    """The number of tasks that have enough to do each: to start one costs more than to read or write a small file."""
+    """The number of tasks, each with enough to do: starting one costs more than reading or writing a small file."""
     size = sum(t.file.file_size_in_bytes for t in files)
     enough = _FILES_OF_TASK if rewrite.by_position else max(1, len(files) * _BYTES_OF_TASK // max(1, size))
     return chunk_count(session, len(files), per_chunk=enough)

@@ -35,7 +35,10 @@ TARGET = "target"
 
 @frozen
 class RowChange:
-    """A change of the rows that a condition selects, in files planned by it; `by_position` says how rows go."""
+    """A change of the rows that a condition selects, in files planned by it.
+
+    `by_position` says whether rows are deleted by position or by writing their files again.
+    """
 
     session: SparkSession
     metadata: TableMetadata
@@ -45,7 +48,7 @@ class RowChange:
     by_position: bool
 
     def delete(self) -> WrittenRows:
-        """Deletes the rows. Files whose rows all match go without being read. Raises StorageError."""
+        """Deletes the rows. Files whose rows all match are removed without being read. Raises StorageError."""
         is_ours = not isinstance(self.condition, Column)
         whole = tuple(t.file.file_path for t in self.tasks if is_ours and t.residual == TRUE)
         target = self._target([t for t in self.tasks if not is_ours or t.residual != TRUE])
@@ -67,7 +70,7 @@ class RowChange:
         new = [f"{NUMBER}_{i}" for i, _ in enumerate(schema.fields)]
         values_of = [F.col(name).alias(f.name) for name, f in zip(new, schema.fields, strict=True)]
         changed = selected.select(PATH, POSITION, *ids, *(c.alias(n) for n, c in zip(new, columns, strict=True)))
-        # Before any job, as it may find out that types don't fit.
+        # Finds out, before any job, where types don't fit.
         conformed([changed.select(*ids, *values_of)], self.metadata)
         with computed_once(target.numbered(changed)) as changed, discarding_on_error(self.storage) as written:
             positions = changed.select(NUMBER, POSITION, F.lit(True).alias(IS_UPDATE))

@@ -2,9 +2,9 @@
 
 The source is computed once and kept by Spark's executors, because it is read more than once: for its keys, for the
 files that it touches where these are found first, and for the rows. The pairs of rows that change something are kept in
-the same way, as positions and new rows are written by jobs of their own; where rows of the source without a match
-matter too, all that match are, and the others are told by them: an outer join would shuffle the table, though the
-source is small.
+the same way, as positions and new rows are written by jobs of their own. Where rows of the source without a match
+matter too, all pairs that match are kept, and an anti join with them gives the rows without a match: an outer join
+would shuffle the table, though the source is small.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ _SMALL_BYTES, _FEW_FILES = 256 * 2**20, 64
 
 @define(frozen=True, slots=False)
 class RowMerge:
-    """A merge into the rows of a table that `target_filter` selects; `by_position` says how rows go.
+    """A merge into the rows of a table that `target_filter` selects.
 
-    `on` is a condition, or names of key columns. In an upsert these are unique in the source, and null equals null.
+    `by_position` says whether rows are deleted by position or by writing their files again. `on` is a condition, or
+    names of key columns. In an upsert keys are unique in the source, and null equals null.
     """
 
     metadata: TableMetadata
@@ -68,7 +69,7 @@ class RowMerge:
     is_upsert: bool = False
 
     def write(self, tasks: Tasks) -> tuple[WrittenRows, Expression]:
-        """Writes what the merge brings, in files that `tasks` plans by a filter; that filter is given back.
+        """Writes the changes of the merge, in files that `tasks` plans by a filter; the filter is returned, too.
 
         Raises ValidationError where clauses or values don't fit, and where two rows of the source change one row of the
         table; StorageError.
@@ -83,7 +84,7 @@ class RowMerge:
             if self._is_split:
                 with computed_once(target.numbered(self._pairs(rows, source))) as pairs:
                     others = self._without_match(source, pairs)
-                    # One clause reads them once.
+                    # A single clause reads these rows once.
                     is_read_once = len(self._for(When.NOT_MATCHED)) == 1
                     with contextlib.nullcontext(others) if is_read_once else computed_once(others) as others:
                         return self._written(pairs, others, target), wanted
@@ -92,7 +93,7 @@ class RowMerge:
                 return self._written(found, found, target), wanted
 
     def _written(self, changes: DataFrame, others: DataFrame, target: TargetRows) -> WrittenRows:
-        """Writes changes of the table's rows, and of `others` the rows without a match."""
+        """Writes the changes of the table's rows, and new rows for those of `others` without a match."""
         with discarding_on_error(self.storage) as written:
             if self._has_target:
                 rewrite = FileRewrite.of(self.metadata, self.storage, str(uuid.uuid4()), by_position=self.by_position)
@@ -105,7 +106,7 @@ class RowMerge:
             return written.rows
 
     def check(self) -> None:
-        """Raises ValidationError where clauses, names or values don't fit, before any job; Spark's come as they are."""
+        """Raises ValidationError where clauses, names or values don't fit, before any job, and Spark's errors."""
         check_clauses(self.clauses)
         check_names([*(f.name for f in self.metadata.schema().fields), *self.source.columns])
         none = TargetRows(self.source.sparkSession, self.metadata, self.storage, ())
@@ -127,7 +128,7 @@ class RowMerge:
 
     @cached_property
     def _numbered_source(self) -> DataFrame:
-        """The source, in which columns have second names where they need them, and rows a number where that matters."""
+        """The source, with second names for columns that need them, and a number for each row where it matters."""
         named = with_own_names(self.source, self._names.own_names)
         return with_row_numbers(named, _SOURCE_ROW) if self._is_split else named.withColumn(_SOURCE_ROW, F.lit(0))
 
@@ -142,11 +143,11 @@ class RowMerge:
 
     @property
     def _may_repeat(self) -> bool:
-        """Whether a row may match several of the source: deleted once or twice it is gone all the same."""
+        """Whether a row may match several rows of the source, as where matching rows are only deleted."""
         return all(c.then is Then.DELETE and c.condition is None for c in self._for(When.MATCHED))
 
     def _wanted(self, source: DataFrame) -> Expression:
-        """The filter of rows that matter; without a row of the source a row of the table matters by itself."""
+        """The filter of the table's rows that matter: by the source's keys, if rows without a match don't matter."""
         if not isinstance(self.on, tuple) or self._for(When.NOT_MATCHED_BY_SOURCE):
             return self.target_filter
         with translated_spark_errors():
@@ -154,9 +155,9 @@ class RowMerge:
         return and_(self.target_filter, keys)
 
     def _target(self, tasks: Sequence[FileScanTask], wanted: Expression, source: DataFrame) -> TargetRows:
-        """The files of the merge: in large tables of which files are written again, those with a row that matches.
+        """The files of the merge: only those with a matching row, where files of a large table are written again.
 
-        Else to look for these first costs about as much as it saves, or more.
+        Elsewhere, looking for these first costs about as much as it saves, or more.
         """
         target = TargetRows(self.source.sparkSession, self.metadata, self.storage, tuple(tasks))
         is_small = sum(t.file.file_size_in_bytes for t in tasks) <= _SMALL_BYTES
@@ -169,12 +170,12 @@ class RowMerge:
 
     @property
     def _is_split(self) -> bool:
-        """Whether pairs of rows that match, and rows of the source without a match, are found by a join each."""
+        """Whether matching pairs of rows, and rows of the source without a match, are found by separate joins."""
         has_both = all(map(self._for, (When.MATCHED, When.NOT_MATCHED))) and not self._for(When.NOT_MATCHED_BY_SOURCE)
         return has_both and is_ordered(self.source.schema)
 
     def _pairs(self, rows: DataFrame, source: DataFrame) -> DataFrame:
-        """All pairs of rows that match, by the source's row, as `_changes` has them; those of no clause without one."""
+        """All matching pairs, as `_changes` has them, with the source's row number; the clause is null if none acts."""
         joined = rows.alias(self.target_name).join(source.alias(self.source_name), self._condition)
         return self._with_values(joined, self._first_of(When.MATCHED), (*_place_in(rows), _SOURCE_ROW), When.MATCHED)
 
@@ -202,7 +203,7 @@ class RowMerge:
 
     @property
     def _has_target(self) -> bool:
-        """Whether rows of the table are among the pairs."""
+        """Whether a clause is for rows of the table."""
         return bool(self._for(When.MATCHED, When.NOT_MATCHED_BY_SOURCE))
 
     def _joined(self, target: DataFrame, source: DataFrame) -> DataFrame:
@@ -244,7 +245,7 @@ class RowMerge:
         return changed.select(NUMBER, POSITION, is_update.alias(IS_UPDATE))
 
     def _new_rows(self, changes: DataFrame, others: DataFrame) -> list[DataFrame]:
-        """The new rows of each clause that has any; of `others` those for rows of the source without a match."""
+        """The new rows of each clause that has any; those for rows of the source without a match come from `others`."""
         out = []
         for i, clause in enumerate(self.clauses):
             if clause.then is Then.DELETE:
@@ -271,12 +272,12 @@ class RowMerge:
 
 
 def _place_in(rows: DataFrame) -> tuple[str, ...]:
-    """The columns that say where a row of the table is, and which."""
+    """The columns of the place of a row of the table, and of its id."""
     return tuple(c for c in (PATH, POSITION, KEPT_ROW_ID) if c in rows.columns)
 
 
 def _touched(changes: DataFrame, target: TargetRows) -> list[int] | None:
-    """The numbers of the files with changes where there are many files; None for all of a few."""
+    """The numbers of the files with changes; None, for all files, where they are few."""
     if len(target.tasks) <= _FEW_FILES:
         return None
     with translated_spark_errors():

@@ -15,7 +15,7 @@ Options = TypeVar("Options", bound=Mapping[str, object])
 
 
 def audited_rows(df: Any, metadata: TableMetadata, options: Options) -> Options:
-    """The options of a change by rows: those of its session where they are a DataFrame of Spark, else as they are.
+    """The options of a change by rows: with those of the rows' session for a DataFrame of Spark, else as they are.
 
     Raises what `audited` raises.
     """
@@ -23,9 +23,9 @@ def audited_rows(df: Any, metadata: TableMetadata, options: Options) -> Options:
 
 
 def audited(session: Any, metadata: TableMetadata, options: Options) -> Options:
-    """The options of a change, which the session's settings may have staged; a `wap.id` of its own goes before theirs.
+    """The options of a change, which is staged where the session's settings say so; a `wap.id` in the options wins.
 
-    Raises ValidationError where what is staged names a branch too, and for `spark.wap.branch`.
+    Raises ValidationError where a staged change names a branch too, and for `spark.wap.branch`.
     """
     staged = staged_by_session(metadata.properties, lambda name: session.conf.get(name, None))
     if not staged:

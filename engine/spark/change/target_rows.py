@@ -20,7 +20,7 @@ from icecore.engine.spec.reserved import FILE, POS, ROW_ID, with_columns
 from icecore.engine.storage.file_io import Storage
 
 PATH, NUMBER, POSITION = "__icecore_path", "__icecore_file", "__icecore_at"
-"""The columns of a row's place: the path of its file or, in its stead, the file's number."""
+"""The columns of a row's place: the path of its file, or instead the file's number, and the position in the file."""
 KEPT_ROW_ID = "__icecore_row_id"
 """The column of a row's id (RL5)."""
 _FILE_PATH = "__icecore_file_path"
@@ -56,16 +56,16 @@ class TargetRows:
 
     @property
     def own_names(self) -> Mapping[str, str]:
-        """The second names of columns that have one, by which they are there too."""
+        """The second names of columns that need one; `rows` has these columns by both names."""
         columns = [f.name for f in self.metadata.schema().fields]
         return own_names(columns, case_sensitive=is_case_sensitive(self.session))
 
     def numbered(self, frame: DataFrame) -> DataFrame:
-        """The frame with NUMBER in place of PATH, as it shuffles faster; null where a row is none of the table."""
+        """The frame with NUMBER in place of PATH, as it shuffles faster; null for a row that is not of the table."""
         paths = pa.array([t.file.file_path for t in self.tasks], pa.string())
         numbers = pa.array(range(len(self.tasks)), pa.int32())
         table = pa.table([paths, numbers], names=[_FILE_PATH, NUMBER])
-        # Of no files, Spark Connect wants to be told what they would be like.
+        # Spark Connect has to be told the types where there are no files.
         files = arrow_frame(self.session, table, f"{_FILE_PATH} STRING, {NUMBER} INT")
         joined = frame.join(F.broadcast(files), F.col(PATH) == F.col(_FILE_PATH), "left")
         found = f"IF({NUMBER} IS NULL AND {PATH} IS NOT NULL, CAST(raise_error('{_LOST}') AS INT), {NUMBER})"

@@ -9,9 +9,9 @@ from icecore.engine.spec.content_file import ContentFile
 
 @frozen
 class WrittenRows:
-    """The data files that go, those of which rows are deleted by position, and the files to add.
+    """The data files that are removed, those with rows that are deleted by position, and the files to add.
 
-    The counts are of rows; rows of files that went without being read are not among the deleted ones.
+    The counts are of rows; rows of files that were removed without being read are not among the deleted ones.
     """
 
     gone: tuple[str, ...] = ()

@@ -29,7 +29,7 @@ class SparkLister:
     on_progress: ProgressCallback | None = None
 
     def __call__(self, storage: Storage, folders: Sequence[str], skipped: Callable[[str], bool], /) -> list[FoundFile]:
-        """The files in the folders and those below them: here down to where there is enough for all cores.
+        """The files in the folders and those below them; the driver lists levels until all cores have enough to do.
 
         Raises StorageError.
         """

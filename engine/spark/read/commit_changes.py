@@ -1,7 +1,7 @@
 """The changes of commits as a Spark DataFrame, read and compared in Spark's tasks.
 
-Files of commits that only add or only remove files are read as any. Elsewhere rows are compared: those of equal values
-come together in one task, and so do then the two forms of an updated row. The driver sees files, never rows.
+Commits that only add or only remove files have these read like any others. Rows of other commits are compared: rows of
+equal values come together in one task, and then the two forms of an updated row do. The driver sees files, never rows.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LABELS = (
 )
 _PATH, _OF_PATH = "__icecore_path", "__icecore_of_path"
 LabelledFile: TypeAlias = tuple[tuple[str, int, int], FileScanTask]
-"""A file, and the kind of change, the ordinal and the snapshot that its rows have."""
+"""The kind of change, the ordinal and the snapshot of a file's rows, and the file's task."""
 _Pieces = list[tuple[int, int, FileScanTask | None, FileScanTask | None]]
 
 
@@ -90,14 +90,14 @@ def changes_to_spark(
 
 
 def _whole_files(commit: CommitFiles) -> Iterator[tuple[str, FileScanTask]]:
-    """The files whose rows all are changes, and of which kind."""
+    """The files whose rows are all changes, each with the kind of change."""
     if not commit.must_be_compared:
         yield from ((DELETE, t) for t in commit.gone)
         yield from ((INSERT, t) for t in commit.come)
 
 
 def _without_repeats(files: Iterable[LabelledFile]) -> list[list[LabelledFile]]:
-    """The files in lists, none of which has a file twice: one may come, go, and come again."""
+    """The files in lists, none of which has a file twice: a file may be added, removed, and added again."""
     seen, out = Counter[str](), list[list[LabelledFile]]()
     for label, task in files:
         place = seen[task.file.file_path]
@@ -110,7 +110,7 @@ def _without_repeats(files: Iterable[LabelledFile]) -> list[list[LabelledFile]]:
 
 @frozen
 class _WholeFiles:
-    """Files that commits added or removed as a whole, read at once: Spark is slow to join a frame for each commit."""
+    """Files that commits added or removed as a whole, read in one frame: Spark is slow to unite one for each commit."""
 
     rows: CommitRows
     metadata: TableMetadata
@@ -143,7 +143,7 @@ class _WholeFiles:
 
 
 def _pieces(commit: CommitFiles) -> _Pieces:
-    """The files one by one, as they were and as they are."""
+    """The files one by one, each as it was before the commit and as it is after it."""
     pairs: list[tuple[FileScanTask | None, FileScanTask | None]]
     slim = commit.slim()
     pairs = [*slim.changed, *((t, None) for t in slim.gone), *((None, t) for t in slim.come)]
@@ -163,7 +163,7 @@ class _Comparison:
 
     @property
     def columns(self) -> tuple[ReadColumn, ...]:
-        """The ones that files hold, in stored form."""
+        """The columns that files hold, in stored form."""
         return tuple(c for c in aliased_columns(self.fields) if c.is_read)
 
     def frame(self, session: SparkSession, pieces: _Pieces) -> DataFrame:
@@ -190,7 +190,7 @@ class _Comparison:
         return made.select(*self.shown_columns())
 
     def keys(self, columns: Sequence[ReadColumn]) -> list[Column]:
-        """Columns of which equal values have equal hashes in Spark: no floats, whose zeros and NaNs have several."""
+        """The columns whose equal values have equal hashes in Spark: no floats, whose zeros and NaNs have several."""
         own = [c for c in columns if self.rows.reader.schema.get_field(c.field.field_id) is not None]
         unsure = (*FLOATING_TYPES, MapType, VariantType)
         sure = [c for c in own if not any(isinstance(f.field_type, unsure) for f in walk((c.field,)))]
@@ -265,7 +265,7 @@ def _as_labelled(diff: RowDiff) -> pa.Table:
 
 
 def _updated(rows: pa.Table, places: Longs, change_type: str) -> pa.Table:
-    """The rows, those at the places with another type of change."""
+    """The rows, with another type of change for those at the places."""
     if not len(places):
         return rows
     types = rows[_TYPE].to_numpy(zero_copy_only=False).copy()

@@ -1,6 +1,6 @@
-"""Deleted rows: as bits for a broadcast where they are few, else as DataFrames to anti join with.
+"""Deleted rows: as bits for a broadcast where they are few, else as DataFrames for anti joins.
 
-Delete files are read by the engine's own readers, for the latter in Spark's tasks.
+Delete files are read by the engine's own readers, for the DataFrames in Spark's tasks.
 
 Spec: Row-level Deletes (D3 to D5). Which delete files apply to a data file is the plan's business.
 """
@@ -70,9 +70,9 @@ def position_keys(session: SparkSession, files: Sequence[PositionDeletes], stora
 
 
 def position_bits(files: Sequence[PositionDeletes], count: int, storage: Storage) -> bytes | None:
-    """The deleted positions of all files, as `deleted_bits` has them, of `count` files by their numbers.
+    """The deleted positions of `count` files, by their numbers, in the form of `deleted_bits`.
 
-    They are read here, in the driver, so None where they are many or large. Raises MissingFileError or CorruptFileError
+    The driver reads the delete files; None where they are many or large. Raises MissingFileError or CorruptFileError
     naming the delete file.
     """
     distinct = {(d.file_path, d.content_offset): d for f in files for d in f.deletes}.values()
@@ -87,7 +87,7 @@ def position_bits(files: Sequence[PositionDeletes], count: int, storage: Storage
 
 
 def _positions(files: Sequence[PositionDeletes], storage: Storage) -> list[Positions]:
-    """The deleted positions of each file. Those of files that share delete files are read by one thread."""
+    """The deleted positions of each file. Files that share delete files are mostly read by the same thread."""
 
     def read(chunk: list[PositionDeletes]) -> list[Positions]:
         cache = DeleteCache()
@@ -104,7 +104,7 @@ def _positions(files: Sequence[PositionDeletes], storage: Storage) -> list[Posit
 
 @frozen
 class EqualityDeletes:
-    """Equality delete files with the same key columns, each with the numbers of the sets of files it is in."""
+    """Equality delete files with the same key columns, each with the numbers of the sets of delete files it is in."""
 
     readers: tuple[ColumnReader, ...]
     files: tuple[tuple[ContentFile, tuple[int, ...]], ...]
@@ -113,7 +113,7 @@ class EqualityDeletes:
 def equality_rows(
     session: SparkSession, deletes: EqualityDeletes, identification: Identification, storage: Storage
 ) -> DataFrame:
-    """The delete rows: key columns `k0`, `k1` and so on in their stored form, and `sets`, an array of numbers."""
+    """The deleted keys: columns `k0`, `k1` and so on in stored form, and `sets`, the numbers of the file's sets."""
     fields = [T.StructField(f"k{i}", stored_type(r.leaf.field_type)) for i, r in enumerate(deletes.readers)]
     struct = T.StructType([*fields, T.StructField("sets", T.ArrayType(T.IntegerType()))])
     readers = deletes.readers

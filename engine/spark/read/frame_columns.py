@@ -90,7 +90,8 @@ def columns_by_id(
 ) -> tuple[ReadColumn, ...]:
     """The columns to read by field id, under names that lose no row. `schema` is the one that the fields are from.
 
-    Where it `hides_whole` ones, a column has no name of a file where a part has none, or is by names in a list or map.
+    With `hides_whole` a column has a name that no file has also where one of its parts has, or where it has structs in
+    a list or map, whose fields keep their names.
     """
 
     def column(root: NestedField) -> ReadColumn:
@@ -98,7 +99,7 @@ def columns_by_id(
 
         def name_of(field: NestedField, path: Path) -> str:
             inside = schema.get_field(field.field_id) is not None and schema.is_in_list_or_map(field.field_id)
-            # Filters on parts of a struct look for the whole path, so one name on it that no file has is enough.
+            # A filter on a part of a struct looks up the whole path, so one name on it that no file has is enough.
             return field.name if inside or (is_hidden and len(path) > 1) else names.name(field, path)
 
         made = _column(root, (), name_of)
@@ -110,7 +111,7 @@ def columns_by_id(
 
 
 def _is_hidden(column: ReadColumn) -> bool:
-    """Whether it, or a part of it, is read under a name that no file has."""
+    """Whether a column, or a part of it, is read under a name that no file has."""
     return column.name == alias(column.field.field_id) or any(map(_is_hidden, column.parts))
 
 
@@ -126,7 +127,7 @@ def has_struct_below(t: Type) -> bool:
 
 
 def aliased_columns(fields: Iterable[NestedField]) -> tuple[ReadColumn, ...]:
-    """Columns, and parts of them, under names by their ids, which no column of a table has."""
+    """Columns and their parts under names made of their ids, which no column of a table has."""
     return tuple(_column(f, (), lambda each, _: alias(each.field_id)) for f in fields)
 
 
@@ -171,7 +172,7 @@ def stored_sql(column: ReadColumn, value: str, *, default: bool = False) -> str:
 
 
 def shown_sql(column: ReadColumn, value: str, wanted: NestedField) -> str:
-    """SQL that turns a read value into a DataFrame's value of a field, which has the same id or fewer parts."""
+    """SQL that turns a read value into the DataFrame's value of `wanted`: the same field, maybe with fewer parts."""
     t = wanted.field_type
     if not column.is_read:
         return missing_sql(wanted)
@@ -203,7 +204,7 @@ def shown_primitive_sql(t: Type, value: str) -> str:
         case TimestamptzNanoType():
             return f"timestamp_micros({_micros(value)})"
         case TimestampNanoType():
-            # Added up, because every conversion to a timestamp without zone goes through the session's zone.
+            # Made by a sum, because every conversion to a timestamp without zone goes through the session's zone.
             us = _micros(value)
             seconds = f"CAST(({us}) % {_US_PER_DAY} AS DECIMAL(18, 6)) / 1000000"
             interval = f"make_dt_interval(CAST(({us}) DIV {_US_PER_DAY} AS INT), 0, 0, {seconds})"

@@ -1,8 +1,8 @@
 """The names under which Spark may read columns by field id without losing rows.
 
 Spark resolves columns by field id, but the Parquet filters it pushes down look their columns up by *name* in each file,
-and compare as Parquet's statistics do. Under a name that no file has, no filter is pushed. Which names a file has, its
-own name tells where the engine wrote it; of another writer's file the table's schemas tell nothing.
+and compare as Parquet's statistics do. Under a name that no file has, no filter is pushed. The names in a file are
+known where the engine wrote it, by a mark in its own name; the table's schemas don't tell those of others' files.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ UNSAFE_TO_PUSH = (FloatType, DoubleType, DecimalType)
 class ReadNames:
     """The names that columns are read under from some files: their own, or ones that no file has.
 
-    A column keeps its name if in all schemas that the files were written with its id had only this name and type, and
-    no other id had the name, upper and lower case taken as one. Otherwise a filter may be tested against another
-    column, or against values of a narrower type. Floating-point columns never do: Parquet's statistics leave NaN out,
-    which Spark takes for greater than all numbers. Without schemas nothing is known, so no column keeps its name.
+    A column keeps its name if its id had only this name and type in all schemas that the files were written with, and
+    no other id had the name in any case. Otherwise a filter may be tested against another column, or against values of
+    a narrower type. Floating-point columns never keep theirs: Parquet's statistics leave NaN out, which Spark takes for
+    greater than all numbers. Without schemas nothing is known, so no column keeps its name.
     """
 
     def __init__(self, written: Iterable[Schema]) -> None:
@@ -45,7 +45,7 @@ class ReadNames:
                 self._owners.setdefault(_lower(path), set()).add(f.field_id)
 
     def name(self, field: NestedField, path: Path) -> str:
-        """The name to read a column under, which lies at the path of names and is in no list or map."""
+        """The name to read a column under, by the path of names to it, which goes through no list or map."""
         return field.name if self._is_safe(field, path) else alias(field.field_id)
 
     def _is_safe(self, field: NestedField, path: Path) -> bool:
@@ -72,7 +72,7 @@ class WrittenSchemas:
         return self.of_mark(mark_of(location))
 
     def of_mark(self, mark: str | None) -> Schema | None:
-        """The schema of files with a mark; None for none, or of another table."""
+        """The schema of files with a mark; None without a mark, or for one of another table."""
         if mark is None:
             return None
         while mark not in self._found and (schema := next(self._left, None)) is not None:
@@ -81,7 +81,7 @@ class WrittenSchemas:
 
 
 def is_taken(name: str) -> bool:
-    """Whether a top-level column can't be read by that name: Spark or a scan has a column of its own so called."""
+    """Whether a top-level column can't be read by a name, since Spark or a scan has such columns of its own."""
     return name.lower() == "_metadata" or name.lower().startswith(_OWN)
 
 

@@ -1,7 +1,7 @@
-"""The guard of columns that are found by field id where the setting that they are found by can't be pinned.
+"""The guard of columns that are found by field id, where the setting for that can't be pinned.
 
-By public API Spark looks at `spark.sql.parquet.fieldId.read.enabled` when a query runs. Where it is off by then columns
-are looked up by name: those that are read under a name that no file has would be null, without a word.
+By public API Spark looks at `spark.sql.parquet.fieldId.read.enabled` when a query runs. Where it is off by then, Spark
+looks columns up by name, and those that are read under a name that no file has would be null without a word.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _FIRST_ID = 2_000_000_000
 
 @frozen
 class IdGuard:
-    """Fields with the names that columns have in files, by ids that no file has: null, but to who goes by names."""
+    """Fields with the names of columns in files and ids that no file has: null unless Spark looks up names."""
 
     fields: tuple[T.StructField, ...]
 
     @classmethod
     def of(cls, context: ScanContext, columns: Sequence[ReadColumn], *, by_id: bool) -> IdGuard:
-        """The guard of columns that are read; of none where columns are read `by_id` under their own names alone."""
+        """The guard of the columns that are read `by_id` under names that no file has; empty where there are none."""
         if not by_id:
             return cls(())
         taken = {c.name.lower() for c in columns if c.name is not None}
@@ -54,7 +54,7 @@ class IdGuard:
         return cls(tuple(made))
 
     def guarded(self, frame: DataFrame, shown: Iterable[str]) -> DataFrame:
-        """The columns of a frame that are shown; a query that goes by names fails."""
+        """The shown columns of a frame; a query that looks columns up by name fails."""
         if not self.fields:
             return frame
         found = " OR ".join(f"{quote(f.name)} IS NOT NULL" for f in self.fields)

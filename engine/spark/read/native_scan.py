@@ -1,7 +1,7 @@
 """Parquet files read by Spark's own vectorised reader, without their deleted rows.
 
-Through a relation of exactly the planned files where the session has one, else by public API alone, with constants by a
-broadcast join: so it works in Spark Connect as well.
+They are read through a relation of exactly the planned files where the session can have one. Elsewhere, as in Spark
+Connect, public API alone is used, and a broadcast join gives the constants of files.
 Spec: Column Projection (P1), Row Lineage (RL5), Row-level Deletes (D2 to D5).
 """
 
@@ -68,10 +68,10 @@ _LOCATION, _SPEC, _FIRST_ROW, _SEQUENCE = (
     "__icecore_sequence",
 )
 _OPTIONS = {
-    # Brackets and stars in names are names; folders called a=b say nothing.
+    # Brackets and stars in paths are no patterns; folders called a=b are no partitions.
     "__globPaths__": "false",
     "recursiveFileLookup": "true",
-    # No name is passed over without a word (a setting since Spark 4.3).
+    # No file is skipped without a word for its name (a setting since Spark 4.3).
     "ignoredPathSegmentRegex": "",
     # A file that can't be read is an error, whatever the session says.
     "ignoreMissingFiles": "false",
@@ -150,10 +150,10 @@ class _NativeRead:
             return value or missing_stored_sql(column.field)
         value = stored_sql(column, quote(column.name or ""), default=self.has_default(column))
         if self.group.by_id and _may_lose_ids(column):
-            # Spark forgets field ids of a column of which it takes parts, and then goes by names.
+            # Spark drops the field ids of a column of which it reads parts, and then looks parts up by name.
             value = f"element_at(array({value}), 1)"
         if not self.group.by_id and isinstance(column.field.field_type, UNSAFE_TO_PUSH):
-            # The same value, in a form that Spark pushes no filter through (see `read_names`).
+            # The same value, in a form that Spark pushes no filter through (see `UNSAFE_TO_PUSH`).
             value = f"greatest({value}, {value})"
         if field_id not in self.group.lacking:
             return value
@@ -214,7 +214,7 @@ class _NativeRead:
         return quote(_POS)
 
     def lineage(self, f: NestedField, inherited: str) -> str:
-        """As stored where not null, else inherited; null where the file has no first row id, whatever it stores."""
+        """The stored value where not null, else the inherited one; null where the file has no first row id (RL5)."""
         value = f"coalesce({quote(alias(f.field_id))}, {inherited})" if self.group.by_id else inherited
         return f"IF({self.first_row()} IS NULL, NULL, {value})"
 
@@ -228,7 +228,7 @@ class _NativeRead:
         return found
 
     def without_positions(self, frame: DataFrame, positions: list[PositionDeletes]) -> DataFrame:
-        """By bits where the session can test them and they are few, else by an anti join."""
+        """The rows that are not deleted: by few bits that the session can test, else by an anti join."""
         session, storage, planned = self.context.session, self.context.storage, self.context.planned_frames
         bits = None if planned is None else position_bits(positions, len(self.group.files), storage)
         if planned is not None and bits is not None:
@@ -238,7 +238,7 @@ class _NativeRead:
         return frame.join(keys, key == keys["key"], "left_anti")
 
     def equality_deletes(self) -> list[EqualityDeletes]:
-        """The equality delete files by key columns; with more than one set of files, each task has a set's number."""
+        """The equality delete files by key columns; where files have different sets, each has its set's number."""
         sets: dict[frozenset[str], int] = {}
         numbers, files = [], {}
         for of_file in self.group.files.delete_files:
@@ -288,12 +288,12 @@ class _NativeRead:
         frame = planned.frame(group.paths, group.files.sizes, fields, self.constants, _OPTIONS, self.pruning())
         if position is None:
             return frame
-        # Of a row without one it could not be told whether it is deleted.
+        # Without its position it could not be told whether a row is deleted.
         found = f"coalesce({quote(position)}, CAST(raise_error('a row came without its position') AS BIGINT))"
         return frame.select("*", F.expr(found).alias(_POS))
 
     def pruning(self) -> FilePruning | None:
-        """The choice of files by filters on what is read as it is, without the partition's values."""
+        """The pruning of files by filters on the columns that are read without values from the partition."""
         if self.context.replanned is None:
             return None
         read = [c for c in self.group.columns if c.is_read and c.field.field_id not in self.group.lacking]
@@ -301,7 +301,7 @@ class _NativeRead:
         return FilePruning(terms, self.group.files.locations, self.context.replanned, self.is_all)
 
     def joined(self) -> DataFrame:
-        """The same by public API alone."""
+        """The files as in `placed`, by public API alone."""
         columns = [*self.group.columns, *self.stored_lineage()]
         guard = IdGuard.of(self.context, columns, by_id=self.group.by_id)
         fields = self.read_fields()
@@ -342,7 +342,7 @@ class _NativeRead:
 
 
 def _may_lose_ids(column: ReadColumn) -> bool:
-    """Whether there are ids for Spark to forget, by which alone values are found: its own, or those below lists."""
+    """Whether values are found only by ids that Spark may drop: those in a struct under an alias, or below lists."""
     t = column.field.field_type
     return has_struct_below(t) or (column.name == alias(column.field.field_id) and has_struct(t))
 

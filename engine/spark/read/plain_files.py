@@ -1,7 +1,7 @@
 """Plans of whole Parquet files without deletes that Spark reads by field ids, as groups made from columns.
 
-So are nearly all plans of many files. What has to be looked at file by file is left to `routing`, which gives the same
-groups at several times the price.
+Nearly all plans of many files are such plans. Those whose files have to be looked at one by one are left to `routing`,
+which gives the same groups at several times the price.
 Spec: Column Projection (P1, P2).
 """
 
@@ -26,7 +26,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*(?=://)")
 
 
 def plain_groups(context: ScanContext, files: FileColumns) -> list[NativeGroup] | None:
-    """The groups that `routes` makes of the files, each of them whole; None where one has to be looked at itself."""
+    """The groups that `routes` makes of the files, each of them whole; None where a file has to be looked at itself."""
     router, names = Router(context), context.identification.name_mapping
     if context.planned_frames is None or not router.is_native or files.delete_files:
         return None
@@ -52,7 +52,7 @@ def _are_plain(locations: pa.Array) -> bool:
     scheme = _SCHEME.match(locations[0].as_py())
     if scheme is None:
         return False
-    # Neither empty steps nor those that begin with a dot; of local paths no colon, which Hadoop takes for a scheme's.
+    # No step is empty or begins with a dot, and none of a local path has a colon, which Hadoop takes for a scheme's.
     step, host = (r"/[^/:.][^/:]*", "") if scheme[0] == "file" else (r"/[^/.][^/]*", "[^/]*")
     pattern = rf"^{re.escape(scheme[0])}://{host}({step})+$"
     are_alike = pc.all(pc.match_substring_regex(locations, pattern)).as_py()
@@ -62,7 +62,7 @@ def _are_plain(locations: pa.Array) -> bool:
 def _groups(
     context: ScanContext, router: Router, files: FileColumns, schemas: list[Schema | None], places: np.ndarray
 ) -> list[NativeGroup] | None:
-    """A group for each set of columns that files may lack, of those whose schemas are known and of the others."""
+    """A group for each set of columns that files may lack, apart for files of known schemas and for others."""
     fields, _, are_native = router.columns(frozenset())
     if not are_native:
         return None

@@ -62,7 +62,7 @@ class Routes:
 
 
 def routes(context: ScanContext, tasks: Sequence[FileTask]) -> Routes:
-    """Each task in one place. Raises MissingFileError or CorruptFileError where a footer must be read and can't be."""
+    """The routes of all tasks. Raises MissingFileError or CorruptFileError where a footer must be read and can't be."""
     router = Router(context)
     router.look_into(tasks)
     groups: dict[object, list[tuple[FileScanTask, tuple[ReadColumn, ...], frozenset[int], bool]]] = {}
@@ -105,18 +105,18 @@ class Router:
         self.is_planned = context.planned_frames is not None
         self.is_vectorized = self.is_planned or _setting(context, _VECTORIZED) == "true"
         self.is_nested_vectorized = self.is_planned or _setting(context, _NESTED_VECTORIZED) == "true"
-        # The source of version 2 does not say where in its file a row lies.
+        # The source of version 2 does not tell a row's position in its file.
         self.is_native = self.is_planned or "parquet" in _setting(context, _V1_SOURCES).lower().split(",")
         if any(map(_is_position, (f for schema in context.metadata.schemas for f in schema.fields))):
             self.is_native = False
-        # Spark's anti joins leave deleted rows out, which this column asks for.
+        # This column asks for deleted rows too, which Spark's anti joins leave out.
         self.marks_deleted = any(f.field_id == DELETED_ID for f in context.reserved)
         self.known = KnownColumns()
         self.opened: dict[str, tuple[FileField, ...]] = {}
         self.by_keys: dict[frozenset[int], tuple[tuple[NestedField, ...], tuple[ReadColumn, ...], bool]] = {}
 
     def route(self, t: FileTask) -> tuple[tuple[ReadColumn, ...], frozenset[int], bool] | None:
-        """The columns to read, those that the partition may have to give, and whether by id; None for Python."""
+        """The columns to read, those that may come from the partition, and whether to read by id; None for Python."""
         task, file = t.task, t.task.file
         if not self.is_native or not t.is_whole or file.file_format is not FileFormat.PARQUET:
             return None
@@ -153,10 +153,10 @@ class Router:
         return columns, lacking & roots, by_id
 
     def look_into(self, tasks: Iterable[FileTask]) -> None:
-        """Opens the files that may lack field ids, at once: what the engine wrote for the table has them.
+        """Opens the files that may lack field ids, all at once; files that the engine wrote for the table have them.
 
-        Of a table without a name mapping what writers of Iceberg name as they do has ids, too: none but such files
-        were meant to be added to it. One that lacks them all the same is an error of Spark's.
+        In a table without a name mapping, files that are named as by writers of Iceberg are taken to have ids too, as
+        no others were meant to be added to it. Spark raises an error for one that lacks them all the same.
         """
         if not self.is_native:
             return
@@ -174,10 +174,10 @@ class Router:
     def have_ids(self, locations: Sequence[str]) -> bool:
         """Whether each of some files has field ids, by locations that the storage resolves to themselves.
 
-        Of a file that is known to have some nothing is looked at again. Raises MissingFileError, CorruptFileError.
+        A file that is known to have some is not opened again. Raises MissingFileError, CorruptFileError.
         """
         unknown = [p for p in locations if p not in _with_ids]
-        # Where one has none the others of the table have none either, mostly, and `look_into` opens them.
+        # Where the first has none, most others of the table have none either, and `look_into` opens them all.
         if unknown and not (
             has_ids(self._columns_of(unknown[0])) and all(map(has_ids, self.physical(unknown).values()))
         ):
@@ -189,7 +189,7 @@ class Router:
 
     @cached_property
     def own_folders(self) -> tuple[str, ...]:
-        """The folders that the table's writers use: elsewhere a file with a name of ours may be another's copy."""
+        """The folders that the table's writers use: elsewhere a file with such a name may be another table's copy."""
         metadata = self.context.metadata
         folders = (metadata.location, data_folder(metadata.location, metadata.properties))
         return tuple(f"{p.rstrip('/')}/" for p in folders)
@@ -259,7 +259,7 @@ def _is_nested(field: NestedField) -> bool:
 
 
 def _any_reader_has(fields: tuple[NestedField, ...]) -> bool:
-    """Whether Spark's row by row reader can do it too.
+    """Whether Spark's row by row reader gives the fields rightly, too.
 
     It loses the default of the first column, and fails for some types inside of others.
     """

@@ -85,7 +85,7 @@ class ScanContext:
 
     @cached_property
     def takes_names_for_patterns(self) -> bool:
-        """Whether the session takes names in backticks for regular expressions, but those of letters and digits."""
+        """Whether the session takes names in backticks, except those of letters and digits, for regular expressions."""
         return says_true(self.session.conf.get(QUOTED_REGEX, None))
 
     def id_path(self, field_id: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Planned files as a Spark DataFrame.
 
-Spark's own Parquet reader reads what it reads rightly; all else goes through Python in Spark's tasks. The rows are
-those of the plan whatever the names of columns were, whatever the session's settings.
+Spark's own Parquet reader reads the files that it reads rightly; all others go through Python in Spark's tasks. The
+rows are those of the plan, whatever names columns had, and whatever the session's settings are.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from icecore.engine.storage.file_io import Storage
 
 
 def prepare_to_read(session: SparkSession) -> None:
-    """The settings that reading by public API needs, for rows that are planned while a query runs.
+    """Sets what reading by public API needs, ahead of queries whose rows are planned only while they run.
 
-    Spark tells tasks the settings as they were when the query began, and its reader by rows goes by those: by then it
-    is too late to set them.
+    Tasks have the settings of the moment when the query began, and Spark's row by row reader goes by those, so a plan
+    that is made while the query runs sets them too late.
     """
     if PlannedFrames.of(session) is None:
         prepare(session)
@@ -61,11 +61,11 @@ def read_tasks(
 
     `filter` is bound and may test columns that are not projected. The projection may hold the reserved columns `_file`,
     `_pos`, `_deleted`, `_spec_id`, `_partition`, `_row_id` and `_last_updated_sequence_number` by their ids; with
-    `_deleted` deleted rows come too, told by it. Types are those of `schema_to_spark`.
+    `_deleted` deleted rows come too, marked by it. Types are those of `schema_to_spark`.
 
-    `replanned` gives the locations of the files that a further filter, bound to the projection's schema, leaves: of
-    those alone a query reads that filters the DataFrame. It may know aggregates of the rows, too. Without it all files
-    are read.
+    `replanned` gives the locations of the files that a further filter, bound to the projection's schema, leaves: a
+    query that filters the DataFrame reads only those. It may know aggregates of the rows, too. Without it all files are
+    read.
 
     In classic sessions Spark reads through a relation of exactly these files (`PlannedFiles` in what `explain` shows),
     in which all settings that rows depend on are pinned. Elsewhere, in Spark Connect above all, public API alone is
@@ -107,7 +107,7 @@ def read_plan(
     filter: Expression | None = None,
     replanned: Replanned | None = None,
 ) -> DataFrame:
-    """As `read_tasks` of the plan's tasks, which are not made where no file has to be looked at itself."""
+    """The DataFrame of `read_tasks` for the plan, whose tasks are made only where a file has to be looked at itself."""
     context = ScanContext(session, metadata, storage, projection, TRUE if filter is None else filter, replanned)
     files = None if context.planned_frames is None or filter == FALSE else planned.plain_columns()
     groups = plain_groups(context, files) if files else None
@@ -126,10 +126,10 @@ def read_plan(
 
 
 def with_known_count(frame: DataFrame, count: int | None) -> DataFrame:
-    """The DataFrame itself, whose `count()` starts no job where one is given; others made of it count as ever."""
+    """The DataFrame itself, whose `count()` starts no job where `count` is given; others made of it count as usual."""
     if count is not None:
         by_spark = frame.count
-        # Counting is what fills a cache.
+        # A cache is filled by counting.
         frame.count = lambda: by_spark() if frame.is_cached else count
     return frame
 

@@ -32,7 +32,7 @@ class FileTask:
 def whole_files(tasks: Sequence[FileScanTask], storage: Storage) -> list[FileTask]:
     """One task for each file whose ranges cover it, in the order that files first come, else its ranges one by one.
 
-    Raises ValidationError where ranges of a file overlap, whatever ways its location is written.
+    Raises ValidationError where ranges of a file overlap, however its location is written.
     """
     by_file: dict[str, list[FileScanTask]] = {}
     for t in tasks:

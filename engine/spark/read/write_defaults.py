@@ -1,4 +1,4 @@
-"""Write defaults in Spark's words: what an insert gives a column that it does not name. Spec: Default Values (T9)."""
+"""Write defaults as SQL of Spark: the values of columns that an insert does not name. Spec: Default Values (T9)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from icecore.engine.spec.types import (
 )
 
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
-"""The key of a default in the metadata of Spark's field: SQL, which Spark only looks at where a column gets none."""
+"""The key of a default in the metadata of Spark's field: SQL, which Spark reads where an insert lacks the column."""
 
 _NANOS_PER_MICRO = 1000
 
@@ -39,8 +39,8 @@ def write_default_sql(field: NestedField) -> str | None:
 def with_write_defaults(schema: Schema) -> T.StructType:
     """The schema of a DataFrame that reads a table of this schema, as Spark is to know it for inserts.
 
-    What a table reads as does not depend on it. A default that Spark can't say is no SQL, so that an insert without the
-    column fails, and says why.
+    Reads do not depend on it. For a default that Spark can't have it holds no SQL but the reason, so that an insert
+    without the column fails, and says why.
     """
     shown = schema_to_spark(schema)
     return T.StructType([_with_default(s, f) for s, f in zip(shown.fields, schema.fields, strict=True)])

@@ -1,6 +1,6 @@
 """A query's filter, as Spark's optimizer hands it to a file index, as a filter of the engine.
 
-The result may select more rows than Spark's filter, never fewer: what can't be said is left out, whatever is around it.
+The result may select more rows than Spark's filter, never fewer: a part without a counterpart is left out.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class _UnsaidError(Exception):
 
 
 def filter_of(text: str, columns: Columns) -> Expression:
-    """The bound filter that `FilterText` gave as text, by the columns under the names that Spark reads them by."""
+    """The bound filter of a text that `FilterText` made; `columns` are by the names that Spark reads them by."""
     return _Reader(columns).expression(json.loads(text), negate=False)
 
 
 def exact_filter_of(text: str, columns: Columns) -> Expression | None:
-    """The same where it selects the very rows that Spark's filter does, None where that is not sure."""
+    """The same filter where it is sure to select the very rows that Spark's does, else None."""
     told = {names: term for names, term in columns.items() if not isinstance(term.field.field_type, FLOATING_TYPES)}
     try:
         return _Reader(told, is_exact=True).expression(json.loads(text), negate=False)
@@ -94,7 +94,7 @@ class _Reader:
                 return self.unsaid()
 
     def unsaid(self) -> Expression:
-        """The expression that stands for a part which can't be said; there is none in an exact filter."""
+        """The expression that stands for a part without a counterpart; an exact filter has none."""
         if self.is_exact:
             raise _UnsaidError
         return TRUE
@@ -102,13 +102,13 @@ class _Reader:
     def leaf(self, word: str, names: Sequence[str], value: Any, *, negate: bool) -> Expression:
         term = self.columns.get(tuple(_text(n) for n in names))
         if term is None or (word == "<=>" and negate):
-            # Of a null `<=>` is false, so its negation is true.
+            # For a null `<=>` is false, so its negation is true.
             raise _UnsaidError
         if word in _TESTS:
             return self.test(_TESTS[word], term, negate=negate)
         if word == "in":
             if not value:
-                # Not to be in an empty list holds for null too.
+                # NOT IN of an empty list is true for a null, too.
                 raise _UnsaidError
             op = PredicateOperator.NOT_IN if negate else PredicateOperator.IN
             return in_values(op, term, [_value(term, v) for v in value])
@@ -123,7 +123,7 @@ class _Reader:
     def test(self, op: PredicateOperator, term: BoundTerm, *, negate: bool) -> Expression:
         if op is not PredicateOperator.IS_NAN:
             return Predicate(negated(op) if negate else op, term)
-        # Of a null Spark's isnan is false, and its negation true.
+        # For a null Spark's isnan is false, and its negation true.
         if negate or not isinstance(term.field.field_type, (FloatType, DoubleType)):
             raise _UnsaidError
         return Predicate(op, term)

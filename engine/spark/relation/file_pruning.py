@@ -1,4 +1,4 @@
-"""The choice of a relation's files by what a query filters by, asked for from the JVM when the query is planned."""
+"""The choice of a relation's files by a query's filters, for which the JVM asks when it plans the query."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Replanned(Protocol):
 class FilePruning:
     """The files of a relation, in its order, and a planner that says which locations a further filter leaves.
 
-    `columns` are those that the planner knows, under the names that Spark reads them by. `is_all` says whether these
-    are all files of the plan, so that what the planner knows of its rows is known of the relation's.
+    `columns` are those that the planner knows, by the names that Spark reads them by. `is_all` says whether the
+    relation has all files of the plan, so that the planner's aggregates of the plan are the relation's, too.
     """
 
     columns: Columns
@@ -53,11 +53,11 @@ class FilePruning:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether a query's own filters chose the files already, so that only its joins may leave some of them."""
+        """Whether a query's own filters chose the files already, so that only its joins may leave out more."""
         return self.replanned.is_filtered
 
     def apply(self, text: str) -> str:
-        """The answer to a question, as `FilePruning.java` has them; nothing where files have to be read."""
+        """The answer to a question, as `FilePruning.java` has them; empty where files have to be read."""
         filter_text, _, aggregates = text.partition("\n")
         try:
             return self._known(filter_text, aggregates) if aggregates else self._chosen(filter_text)
@@ -66,7 +66,7 @@ class FilePruning:
             return ""
 
     def _chosen(self, text: str) -> str:
-        """A 1 for each file that may hold rows of a filter, else a 0; nothing where all files may."""
+        """A 1 for each file that may hold rows of a filter, else a 0; empty where all files may."""
         found = filter_of(text, self.columns)
         if found == TRUE:
             return ""

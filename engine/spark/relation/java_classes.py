@@ -59,9 +59,9 @@ def planned_relations(session: SparkSession) -> Any | None:
 
 
 def compile_ahead(session: SparkSession) -> None:
-    """Has the JVM compile the classes of `planned_relations`, which then waits for them, while Python plans.
+    """Has the JVM compile the classes of `planned_relations` while Python plans; that function then waits for them.
 
-    A session's first DataFrame waits for both, and neither needs the other.
+    A session's first DataFrame waits for the classes and for the plan, and neither needs the other.
     """
     gateway = _gateway(session)
     if gateway is None or _SOURCES[-1] in _compiled.get(gateway, {}) or session.conf.get(ENABLED, "true") != "true":
@@ -70,10 +70,11 @@ def compile_ahead(session: SparkSession) -> None:
 
 
 def keep_rules(session: SparkSession, relations: Any) -> None:
-    """Has a session go by `PlannedAggregates` and `JoinPruning`, above the classes of `planned_relations`.
+    """Has a session plan by the rules `PlannedAggregates` and `JoinPruning`, which use classes of `planned_relations`.
 
-    The first time they are compiled meanwhile, for some tenths of a second that the first DataFrame does not wait for:
-    a query that is planned by then reads what metadata would tell, and what a join would leave out.
+    The first time a thread compiles them, for some tenths of a second that the first DataFrame does not wait for. A
+    query that is planned before they are there reads rows that metadata would tell of, and files that a join would
+    leave out.
     """
     gateway = _gateway(session)
     with _lock:
@@ -87,7 +88,7 @@ def keep_rules(session: SparkSession, relations: Any) -> None:
 
 
 def keep_rules_ahead(session: SparkSession) -> None:
-    """The same before there is a DataFrame of the session, all of it meanwhile."""
+    """Does the same in a thread, before the session has a DataFrame."""
 
     def keep() -> None:
         relations = planned_relations(session)
@@ -106,7 +107,7 @@ def _make_rules(session: SparkSession, gateway: Any, relations: Any) -> None:
 
 
 def _gateway(session: SparkSession) -> Any | None:
-    """The way to the driver's JVM, None in Spark Connect."""
+    """The gateway to the driver's JVM, None in Spark Connect."""
     return getattr(getattr(session, "_sc", None), "_gateway", None)
 
 
@@ -173,7 +174,7 @@ def _object(gateway: Any, sources: Sequence[Path], loader: Any) -> Any:
 
 
 def _place(gateway: Any, sources: Sequence[Path]) -> Path | None:
-    """The file for the classes of sources, told also by the sources beside them, whose classes they may use."""
+    """The file for the classes of sources; it depends on the sources beside them too, whose classes they may use."""
     beside = sorted(p for folder in {s.parent for s in (*sources, *_SOURCES)} for p in folder.glob("*.java"))
     system = gateway.jvm.java.lang.System
     of_java = (str(system.getProperty(name) or "") for name in ("java.vm.version", "java.class.path"))

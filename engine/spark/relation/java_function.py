@@ -13,8 +13,8 @@ _held: WeakSet[JavaFunction] = WeakSet()
 class JavaFunction:
     """A function of one argument as py4j hands it to Java.
 
-    Java holds it as long as it likes, so it lets go of the function by itself when the process ends: of tables that
-    outlive the interpreter DuckDB prints forty lines, as leaks.
+    Java holds it as long as it likes, so it drops the function by itself when the process ends: DuckDB prints forty
+    lines of leaks for tables that outlive the interpreter.
     """
 
     def __init__(self, apply: Callable[[Any], Any]) -> None:

@@ -1,7 +1,7 @@
 """Compiled Java classes in a folder of the user's, where the next session finds them.
 
-To compile them takes a good part of the CPU of a session's first DataFrame, which waits for them. Those of other
-sources, of another Spark or Java go when no session has used them for long: a file's time is that of its last use.
+Compiling takes a good part of the CPU of a session's first DataFrame, which waits for it. Classes of other sources, of
+another Spark or Java are deleted when no session has used them for long: a file's time is that of its last use.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _UNUSED_S = 90 * _DAY_S
 
 
 def place_of(texts: Iterable[str], java_version: str, class_path: str) -> Path | None:
-    """The file for the classes that sources compile to, in that order, beside the archives of a class path.
+    """The file for the classes that sources compile to, in their order, by a Java version and archives of a class path.
 
-    None where one couldn't be told from that of others: the driver is on another host, or has classes in folders.
+    None where other archives could have the same file: the driver is on another host, or has classes in folders.
     """
     entries = [Path(e) for e in class_path.split(os.pathsep) if e]
     try:
@@ -43,7 +43,7 @@ def place_of(texts: Iterable[str], java_version: str, class_path: str) -> Path |
 
 
 def kept_classes(place: Path) -> dict[str, bytes] | None:
-    """The bytes of each class by its name; None where there are none, or they were damaged."""
+    """The bytes of each class by its name; None where no classes are kept, or they are damaged."""
     try:
         with zipfile.ZipFile(place) as archive:
             classes = {name: archive.read(name) for name in archive.namelist()}
@@ -56,22 +56,22 @@ def kept_classes(place: Path) -> dict[str, bytes] | None:
 
 
 def keep_classes(place: Path, classes: Mapping[str, bytes]) -> None:
-    """Keeps the bytes of classes, if it can: without them they are compiled again. Those that nobody uses go then."""
+    """Keeps the bytes of classes, if it can, as they are compiled again otherwise; deletes those that nobody uses."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for name, data in classes.items():
             archive.writestr(name, data)
     with contextlib.suppress(OSError):
-        # What a driver runs is nobody's to write but its user's.
+        # Only the user may write classes that the user's drivers run.
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         put_file(str(place), out.getvalue(), scratch=None, replace=True, durable=False)
         _sweep(place.parent)
 
 
 def _sweep(folder: Path) -> None:
-    """Deletes what no session has used for long. Raises OSError.
+    """Deletes files that no session has used for long. Raises OSError.
 
-    A session that reads such a file meanwhile has it, or compiles anew.
+    A session that opens such a file meanwhile still reads it, or compiles the classes anew.
     """
     sweep(str(folder))
     for place in folder.glob("*.zip"):

@@ -30,7 +30,7 @@ def plan_bytes(paths: pa.Array, sizes: pa.Array, constants: Mapping[str, tuple[T
 
 
 def plan_key(plan: bytes, constants: str) -> str:
-    """The text by which the JVM knows a plan again: it tells all that is made of it, bytes and types of constants."""
+    """The text by which the JVM knows a plan again: a hash of all that is made from it, bytes and constant types."""
     told = hashlib.sha256(constants.encode())
     told.update(b"\0")
     told.update(plan)

@@ -1,7 +1,7 @@
 """Planned files as a DataFrame of Spark's own Parquet reader, over an index of exactly these files.
 
-Nothing is listed, the constants of files are partition columns, and what the rows depend on is pinned in the relation:
-settings that change later change nothing.
+No folder is listed, the constants of files are partition columns, and the relation pins the settings that its rows
+depend on, so that later changes of these do nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from icecore.engine.spark.relation.plan_bytes import plan_bytes, plan_key
 
 Constants = Mapping[str, tuple[T.DataType, pa.Array]]
 
-# Which rows and values come out of a file. Defaults of columns need the vectorised reader.
+# The settings that the rows and values of a file depend on. Defaults of columns need the vectorised reader.
 _PINNED = {
     "spark.sql.parquet.fieldId.read.enabled": "true",
     "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
@@ -40,9 +40,9 @@ _PINNED = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
 }
-# For files of a file system that is mounted here. Spark counts 4 MiB for opening one, so a task has 32 files at most.
+# For files of a mounted file system. By default Spark counts 4 MiB for opening one, so a task has 32 files at most.
 _LOCAL = {"spark.sql.files.openCostInBytes": str(MIB)}
-# The bytes of a plan that are not sent before the JVM has said that it lacks them.
+# The size in bytes from which a plan is sent only after the JVM has said that it lacks it.
 LARGE = 32 * 1024
 _log = logging.getLogger(__name__)
 _sessions: WeakKeyDictionary[SparkSession, Any] = WeakKeyDictionary()
@@ -63,7 +63,7 @@ class ShownColumn:
         return (made if self.cast is None else made.cast(self.cast)).alias(self.name, metadata=dict(self.metadata))
 
     def told(self) -> dict[str, Any]:
-        """The words for `PlannedRelations.shown`, beside name and type."""
+        """The parts of the column that `PlannedRelations.shown` needs beside its name and type."""
         return {**self.metadata, "sql": self.sql, "cast": self.cast is not None}
 
 
@@ -115,22 +115,22 @@ class PlannedFrames:
         return DataFrame(made, self.session)
 
     def shown(self, frame: DataFrame, columns: Sequence[ShownColumn]) -> DataFrame:
-        """The columns of a frame, in one call: by PySpark each of them takes 18."""
+        """The columns of a frame, by one call of Java: PySpark makes 18 for each of them."""
         fields = [T.StructField(c.name, T.NullType() if c.cast is None else c.cast, True, c.told()) for c in columns]
         return DataFrame(self.java.shown(frame._jdf, T.StructType(fields).json()), self.session)
 
     @property
     def position_column(self) -> str:
-        """The name of a column, of type BIGINT, that among a frame's fields has the position of each row in its file.
+        """The name of a BIGINT field; in a frame that has it among its fields, it is each row's position in its file.
 
-        The struct `_metadata`, which has it too, is made anew for each row.
+        The struct `_metadata` has the position too, but is made anew for each row.
         """
         return str(self.java.positionColumn())
 
     def without_deleted(self, frame: DataFrame, number: str, position: str, bits: bytes) -> DataFrame:
-        """The rows of a frame that are not deleted, by the columns of file numbers and of positions in a file.
+        """The rows of a frame that are not deleted, by its columns of file numbers and of positions in a file.
 
-        `bits` are those of `deleted_bits`, file by file.
+        `bits` are what `deleted_bits` gives for the files by their numbers.
         """
         number_column, position_column = frame[number], frame[position]
         context = self.session.sparkContext._jsc

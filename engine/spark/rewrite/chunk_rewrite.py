@@ -1,4 +1,4 @@
-"""Data files written again in Spark's tasks, each chunk of a group in one: rows stay where they were read."""
+"""Data files written again in Spark's tasks, each chunk of a group by one task: no row is shuffled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from icecore.engine.spark.task_frames import Batches, chunk_count, file_prefix_o
 from icecore.engine.spec.content_file import ContentFile
 
 WrittenGroups: TypeAlias = list[tuple[int, tuple[ContentFile, ...]]]
-"""New files, with the number of the group that they are of; a group may come several times."""
+"""New files, each tuple with the number of its group; a group may come several times."""
 WRITTEN = T.StructType([T.StructField("written", T.BinaryType())])
 _WRITTEN_ARROW = pa.schema([pa.field("written", pa.binary())])
 _TASK_BYTES = 32 * MIB
@@ -37,7 +37,7 @@ class RewriteChunk:
 
     @property
     def size(self) -> int:
-        """The bytes of what is read."""
+        """The number of bytes to read."""
         return sum(t.length for t in self.tasks)
 
 

@@ -1,7 +1,7 @@
-"""Data files of large groups written again in an order: each range of it by a task, as a file.
+"""Data files of large groups written again in an order: a task writes each range of the order as a file.
 
 A sample of the keys cuts the order into ranges. Rows then go to their ranges as Arrow data, which Spark carries without
-looking at, so that no value goes through Spark's types, and rows are ordered as the engine does.
+looking into it, so that no value goes through Spark's types, and the engine itself orders the rows.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RangedGroup:
 
     @property
     def tasks(self) -> list[FileScanTask]:
-        """All that is read."""
+        """The tasks of all chunks."""
         return [t for c in self.chunks for t in c.tasks]
 
 
@@ -94,7 +94,7 @@ class RangeRewrite:
         return written
 
     def _ranges(self, groups: Sequence[RangedGroup]) -> tuple[Mapping[int, int], Mapping[int, RowRanges]]:
-        """Of each group the number of its rows, and the ranges that its parts are."""
+        """The number of rows of each group, and the ranges of its parts."""
         rows, found = dict.fromkeys((g.number for g in groups), 0), {g.number: list[pa.Table]() for g in groups}
         chunks = together(self.session, [c for g in groups for c in g.chunks])
         with translated_spark_errors():
@@ -130,7 +130,7 @@ class RangeRewrite:
 
 @frozen
 class _Sampler:
-    """The task that takes keys by chance, the same ones each time."""
+    """The task that takes a random sample of keys, the same one each time that it runs."""
 
     rewrite: GroupRewrite
     orders: tuple[RowOrder, ...]
@@ -174,7 +174,7 @@ def _place(chunk: RewriteChunk) -> int:
 
 @frozen
 class _Writer:
-    """The task that writes files, of pieces in the order of files and parts."""
+    """The task that writes files from pieces, which come in the order of files and parts."""
 
     rewrite: GroupRewrite
     schemas: Mapping[int, Schema]

@@ -7,10 +7,10 @@ import zipimport
 
 
 def forget_archives() -> None:
-    """Drops what is known of archives in the path; what is imported from one later reads it anew.
+    """Drops the importers of archives in the path; a later import from an archive reads it anew.
 
-    Before each task PySpark makes importers forget what they know. Up to Python 3.12 those of archives don't forget but
-    read their archive again, each package of PySpark's by one of its own: that takes a quarter of a second.
+    Before each task PySpark makes importers forget what they know. Up to Python 3.12 those of archives read their
+    archive again instead, and each package of PySpark has one of its own: that takes a quarter of a second.
     """
     directories = getattr(zipimport, "_zip_directory_cache", {})
     for path, importer in list(sys.path_importer_cache.items()):

@@ -1,7 +1,7 @@
 """The size of the batches in which Spark hands rows to the Python of its tasks.
 
 Spark keeps a batch below `spark.sql.execution.arrow.maxBytesPerBatch` by asking for its size at each row, which takes
-longer than to fill it. Where no row has more than so many bytes, a number of rows is the same limit and costs nothing.
+longer than filling it. Where the bytes of a row are bounded, a number of rows is the same limit and costs nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from icecore.engine.spark.pyspark_api import functions as F
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark.spark_sql_text import quote
 
-# Of all texts of a row. By Spark's own limit of 64 MiB a batch has some 4,000 such rows.
+# The most bytes of all texts of a row. By Spark's own limit of 64 MiB a batch has some 4,000 such rows.
 SHORT_TEXT_BYTES = 16 * 1024
 _LONG_ROW = "icecore counts no rows as long as this one"
 _TEXTS = (T.StringType, T.BinaryType)
@@ -42,10 +42,11 @@ def has_texts(frame: DataFrame) -> bool:
 
 
 def can_count(frame: DataFrame) -> bool:
-    """Whether rows of the frame are short where their texts are, and can be computed in a session of their own.
+    """Whether rows of the frame are short where their texts are, and can be computed in a copy of their session.
 
-    An Observation is told by the session that made it. Rows on their way to other Python of the frame may be long, and
-    the limit is the session's. Of a session's current catalog its copy knows nothing.
+    Frames with an Observation can't, which only the session that made it tells; nor frames with other Python, whose
+    rows may be long while the limit is for the session; nor those with functions such as `current_catalog()` where the
+    current catalog, which the copy does not know, is not Spark's own.
     """
     session = frame.sparkSession
     java: Any = getattr(session, "_jsparkSession", None)
@@ -78,9 +79,9 @@ def with_short_rows(frame: DataFrame) -> DataFrame:
 
 
 def in_counted_batches(frame: DataFrame) -> DataFrame:
-    """A frame of short rows for one query, in which Spark counts them into batches no larger than it is told.
+    """A frame of short rows for one query, whose batches Spark keeps below its limit of bytes by counting rows.
 
-    Its settings are those of a session of its own, a copy of the frame's as it is now.
+    Its settings are those of a session of its own, a copy of the frame's session as it is now.
     """
     java: Any = frame.sparkSession._jsparkSession
     limit = java.sessionState().conf().arrowMaxBytesPerBatch()
@@ -98,7 +99,7 @@ def in_counted_batches(frame: DataFrame) -> DataFrame:
 
 @contextlib.contextmanager
 def interruptible(session: Any) -> Iterator[None]:
-    """A context whose jobs `interruptAll` of the session stops, though they are those of a copy."""
+    """A context whose jobs the session's `interruptAll` stops, though a copy of the session runs them."""
     context, tag = session.sparkContext, session._jsparkSession.sessionJobTag()
     if tag in context.getJobTags():
         yield
@@ -111,7 +112,7 @@ def interruptible(session: Any) -> Iterator[None]:
 
 
 def _can_be_told(struct: T.StructType) -> bool:
-    """Whether SQL tells the fields inside of structs by their names, however the session is set."""
+    """Whether SQL can tell the fields inside of structs by their names, whatever the session's settings."""
     inner = [f.dataType for f in struct.fields if isinstance(f.dataType, T.StructType)]
     return all(
         len({n.lower() for n in t.names}) == len(t.names) and all(map(is_plain, t.names)) and _can_be_told(t)
@@ -126,7 +127,7 @@ def _row_bytes(struct: T.StructType) -> int:
 
 
 def _leaves(struct: T.StructType, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], T.DataType]]:
-    """The columns and fields of structs that are no structs, each by its path of names."""
+    """The columns, and fields inside of structs, that are no structs themselves, each with its path of names."""
     for f in struct.fields:
         if isinstance(f.dataType, T.StructType):
             yield from _leaves(f.dataType, (*path, f.name))

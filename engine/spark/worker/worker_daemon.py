@@ -1,8 +1,8 @@
 """The process that Spark's Python workers are forked from, in the local sessions that `icecore.spark.session` starts.
 
-Spark puts PySpark's ZIP files and a jar into the path of its workers. They are read though PySpark is installed too:
-each worker compiles its modules, and before each task, when PySpark makes importers forget what they know, their
-directories are read again, which takes a tenth of a second.
+Spark puts PySpark's ZIP files and a jar into the path of its workers, which read them even where PySpark is installed.
+Then each worker compiles their modules, and reads their directories again before each task, when PySpark makes
+importers forget what they know, which takes a tenth of a second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PACKAGES = ("pyspark", "py4j")
 
 
 def without_archives(path: Iterable[str]) -> list[str]:
-    """The path without the archives of a PySpark that is installed in a folder of the path, with what it needs."""
+    """The path without the archives inside of an installed PySpark, where the path has folders of PySpark and py4j."""
     entries = list(path)
     if not all(any((Path(entry) / package).is_dir() for entry in entries) for package in _PACKAGES):
         return entries
