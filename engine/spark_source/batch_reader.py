@@ -27,12 +27,12 @@ _ROWS_PER_BATCH = 10_000
 
 
 Part: TypeAlias = tuple[FileScanTask, ...] | tuple[CommitFiles, ...]
-"""What one Spark task reads, without the metrics of files."""
+"""The files, or commits with their files, that one Spark task reads, without the metrics of files."""
 
 
 @frozen
 class _Plan:
-    """The part of a read that only the process which plans it has; the catalog is closed then."""
+    """The part of a read that only the planning process has; the catalog is closed when the parts are planned."""
 
     catalog: Catalog
     parts: Callable[[], Sequence[Part]]
@@ -45,7 +45,7 @@ def splitting_for(properties: Mapping[str, str], options: SourceOptions) -> Spli
 
 
 def combined(tasks: Sequence[FileScanTask], splitting: Splitting) -> list[CombinedTask]:
-    """The tasks cut and packed, a part for each Spark task."""
+    """The tasks split and combined, one combined task for each Spark task."""
     return combine(split_tasks(tasks, splitting), splitting)
 
 
@@ -55,7 +55,7 @@ def parts_of_rows(tasks: Sequence[FileScanTask], splitting: Splitting) -> list[P
 
 
 def parts_of_changes(commits: Iterable[CommitFiles], splitting: Splitting) -> list[Part]:
-    """The parts of a changelog: a commit whose rows must be compared is one by itself, others go together."""
+    """The parts of a changelog: a commit whose rows must be compared is a part by itself, others share parts."""
     alone: list[Part] = []
     bins: list[tuple[int, list[CommitFiles]]] = []
     for commit in commits:
@@ -76,7 +76,7 @@ class TableReader(DataSourceReader):
     """The read of a scan or a changelog. The plan is made here; only what a task needs goes to it.
 
     It takes no filters from Spark (`pushFilters`): Spark keeps the parts that were planned for one query of a DataFrame
-    for all other queries of it, whose rows would be missing.
+    for all its other queries, which would miss rows.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TableReader(DataSourceReader):
         self._row_reader: Any = row_reader
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The parts of the plan; none where no row can match. Nothing is planned after that."""
+        """The parts of the plan; empty where no row can match. It can be called once, as it closes the catalog."""
         if self._plan is None:
             return []
         with self._plan.catalog:
@@ -126,7 +126,7 @@ class RowsReader(DataSourceReader):
 
 
 def _value(partition: InputPartition | None) -> Any:
-    """The part that a task is to read; None where there is none, for which PySpark 4.1 gives no partition either."""
+    """The part that a task is to read; None where there is none: PySpark 4.1 then gives no partition either."""
     return None if partition is None else partition.value
 
 

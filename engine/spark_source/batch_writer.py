@@ -26,7 +26,7 @@ class TableWriter(DataSourceArrowWriter):
         self._is_done = key is not None and self._plan.is_done()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Writes the rows of a task; none where a commit with the key was made before."""
+        """Writes the rows of a task, or nothing where a commit with the key was made before."""
         return FilesMessage((), None) if self._is_done else self._files.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -34,7 +34,7 @@ class TableWriter(DataSourceArrowWriter):
         self._plan.staged_by(staged_of(messages)).commit(files_of(messages), self._files)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Deletes the files of the tasks that ended well, unless they are committed."""
+        """Deletes the files of the tasks that succeeded, unless they are committed."""
         self._plan.abort(files_of(messages), self._files.storage)
 
 
@@ -44,7 +44,7 @@ def task_files(plan: WritePlan, schema: T.StructType) -> TaskFiles:
         table = catalog.load_table(plan.identifier)
         metadata = table.metadata
         if plan.merges_schema:
-            # What the commit will make of it, unless others change it first.
+            # The metadata as the commit will make it, unless others change it first.
             to_be = table.transaction()
             take_in(to_be, schema, case_sensitive=False)
             metadata = to_be.metadata

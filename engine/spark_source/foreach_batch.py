@@ -22,7 +22,7 @@ from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRefType
 from icecore.engine.table.table import Table
 from icecore.engine.table.transaction import Transaction
 
-# The local property in which Spark tells the thread of a stream whose thread it is.
+# The local property in which Spark tells the thread of a stream the id of its query.
 _SPARKS_QUERY_ID = "sql.streaming.queryId"
 
 Change = Callable[[Transaction, Any], object]
@@ -30,7 +30,7 @@ Change = Callable[[Transaction, Any], object]
 
 @frozen
 class Batch:
-    """A micro-batch of a stream. `kind` is the way that it comes, `sink` the name of one of several on a branch."""
+    """A micro-batch of a stream. `kind` is the API by which it comes, `sink` the name of one of a branch's sinks."""
 
     kind: str
     table_uuid: str | None
@@ -41,7 +41,7 @@ class Batch:
 
     @property
     def key(self) -> str:
-        """The idempotency key of its commit; that of main's only sink is as it was before there were others."""
+        """The idempotency key of its commit; main's only sink keeps the form from before there were others."""
         if self.branch == MAIN_BRANCH and self.sink is None:
             return f"{self.kind} {self.table_uuid} {self.query} {self.number}"
         return json.dumps([self.kind, self.table_uuid, self.query, self.number, self.branch, self.sink])
@@ -130,12 +130,12 @@ class BatchCommits:
 
 
 def check_batch(transaction: Transaction, rows: Callable[[], int], batch: Batch) -> None:
-    """Sees to it that a batch of appended rows that was committed before is the one that comes again.
+    """Checks that a batch of appended rows that was committed before comes again with as many rows.
 
-    Spark runs a batch again over the same offsets. By another checkpoint of the same query, one from a backup or a copy
-    that went on beside it, the number can stand for other rows, which would be lost, and those after them be doubled.
-    A batch that had no rows made no commit: that of a later one tells of it, as far back as snapshots are kept.
-    Raises ValidationError where there were not as many rows.
+    Spark runs a batch again over the same offsets. With another checkpoint of the same query, as from a backup or a
+    copy that went on beside it, the number can stand for other rows: these would be lost, and later rows doubled. A
+    batch without rows made no commit; the commit of a later batch tells of it, as far back as snapshots are kept.
+    Raises ValidationError where the number of rows is another one.
     """
     made, then = transaction._pending.answered, 0
     if made is not None:
@@ -154,7 +154,7 @@ def check_batch(transaction: Transaction, rows: Callable[[], int], batch: Batch)
 
 
 def _later(transaction: Transaction, batch: Batch) -> Batch | None:
-    """A batch with a higher number whose commit the branch stands on. Those of other sinks and branches are others."""
+    """A batch with a higher number whose commit the branch stands on. Other sinks and branches don't count."""
     pending = transaction._pending
     metadata = pending.state.metadata
     head = metadata.refs[batch.branch].snapshot_id if batch.branch in metadata.refs else None
@@ -170,11 +170,11 @@ def _later(transaction: Transaction, batch: Batch) -> Batch | None:
 
 
 def check_kept(transaction: Transaction, batch: Batch) -> None:
-    """Sees to it that the table still stands on what a batch committed that comes again.
+    """Checks that the table still stands on the commit of a batch that comes again.
 
-    Who rolls a table back and has the batches since then run again, by a checkpoint from before, wants their rows: by
-    their keys they are committed, and would be passed over. Snapshots may have been expired since, cherry-picked, and
-    branches gone. Raises ValidationError where the commit was taken back.
+    A user who rolls a table back and runs the batches since then again, from an earlier checkpoint, wants their rows;
+    but by their keys they are committed, and would be passed over. Snapshots may have been expired since or
+    cherry-picked, and branches may be gone. Raises ValidationError where the commit was taken back.
     """
     pending = transaction._pending
     made = pending.answered

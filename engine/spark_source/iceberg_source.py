@@ -62,7 +62,7 @@ FORMAT = "icecore"
 class IcecoreSource(DataSource):
     """The tables of a warehouse. A DataFrame stays on the snapshot and the schema that it was made of.
 
-    In Spark Connect the server makes it again, of a newer snapshot as may be.
+    In Spark Connect the server makes it again, maybe of a newer snapshot.
     """
 
     default_warehouse: ClassVar[str | None] = None
@@ -81,7 +81,7 @@ class IcecoreSource(DataSource):
         return SourceOptions.of(given, known, prefixes=prefixes, folder=self.folder)
 
     def schema(self) -> T.StructType:
-        """The columns of the table, or of those of its columns that are asked for."""
+        """The columns of the table, or those of them that are asked for."""
         # Spark does not say here whether it is to be a stream.
         options = self._options(READING | STREAMING)
         with open_catalog(options.warehouse, create=False) as catalog:
@@ -130,7 +130,7 @@ class IcecoreSource(DataSource):
         return TableWriter(self._options(WRITING, PREFIX), schema, overwrite)
 
     def streamReader(self, schema: T.StructType) -> DataSourceStreamReader:
-        """The stream of what is appended, of the columns of `schema`."""
+        """The stream of rows that are appended, with the columns of `schema`."""
         from icecore.engine.spark_source.stream.stream_reader import StreamReader
 
         pin = self._pin

@@ -34,14 +34,14 @@ INSPECTED = (
     "snapshots",
     "spec_history",
 )
-"""Those that `table.inspect` has."""
+"""The metadata tables that `table.inspect` has."""
 AUDITED = ("columns", "properties")
 METADATA_TABLES = (*INSPECTED, *AUDITED, "log")
-"""What can stand behind a table's name; of a table as of a position each is as it was then."""
+"""The names that can follow a table's name; for a table as of a position each has the rows of that time."""
 
 
 def metadata_table(catalog: Catalog | CatalogAt, identifier: Identifier) -> tuple[Identifier, str] | None:
-    """The table whose metadata a name means, and which; None where it means a table or view itself."""
+    """The table and the kind of metadata table that a name means; None where it means no metadata table."""
     if len(identifier) < 3 or identifier[-1].lower() not in METADATA_TABLES:
         return None
     if catalog.table_exists(identifier) or catalog.view_exists(identifier):
@@ -61,7 +61,7 @@ def metadata_rows(catalog: Catalog | CatalogAt, identifier: Identifier, kind: st
 
 
 def _without_empty_structs(rows: pa.Table) -> pa.Table:
-    """The rows without the partition of a table that has none, as Iceberg Java has them."""
+    """The rows without structs that have no fields: Iceberg Java has no partition for a table without one."""
     for place, f in reversed(list(enumerate(rows.schema))):
         if f.type == pa.struct([]):
             rows = rows.remove_column(place)

@@ -43,7 +43,7 @@ def sql(
 
 @frozen
 class Moment:
-    """The snapshot that AS OF asks for: its kind, VERSION or TIMESTAMP, and the SQL behind it, plain if a literal."""
+    """The snapshot that AS OF asks for: by VERSION or TIMESTAMP, the SQL behind it, and its text if it is a literal."""
 
     kind: str
     sql: str
@@ -108,7 +108,7 @@ class _Text:
         return self.spliced(splices) if known else self.text
 
     def moment(self, table: exp.Table) -> tuple[int, Moment | None]:
-        """The number of the token behind a name and its AS OF, and what the table is as of."""
+        """The number of the token behind a name and its AS OF, and the moment that the latter asks for."""
         after = self.ends[table.parts[-1].meta["end"]] + 1
         version = table.args.get("version")
         if version is None:
@@ -199,7 +199,7 @@ class _Frames:
         return shown_frame(self.session, *rows_and_schema(metadata_rows(self.catalog, *metadata)))
 
     def _chosen(self, identifier: Identifier, moment: Moment | None) -> Mapping[str, Any]:
-        """The snapshot of a scan."""
+        """The options of a scan that choose its snapshot."""
         if moment is None:
             return {}
         if "TIME" in moment.kind:

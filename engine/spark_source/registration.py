@@ -16,9 +16,9 @@ _REGISTERED = "spark.icecore.source"
 def register(session: Any, *, warehouse: str | os.PathLike[str] | None = None) -> None:
     """Makes `format("icecore")` known to a session, in classic mode or Spark Connect.
 
-    `warehouse` is the folder of reads and writes that name none; a relative one, there and in the option, is one in
-    the working directory of this moment. The session's time zone is set to what it is, as tasks are told only what is
-    set.
+    `warehouse` is the folder for reads and writes that name none; a relative folder, here and in the option, is one in
+    the working directory of this moment. The session's time zone is set to its present value, as tasks are told only
+    settings that are set.
     """
     from icecore.engine.spark_source.iceberg_source import IcecoreSource
 
@@ -27,7 +27,7 @@ def register(session: Any, *, warehouse: str | os.PathLike[str] | None = None) -
     mark = f"{folder}\n{default or ''}"
     if session.conf.get(_REGISTERED, None) == mark:
         return
-    # A class of this process alone, so that it is pickled with what it holds.
+    # A class that no module has, so that it is pickled as a whole, with its attributes.
     made = type("IcecoreSource", (IcecoreSource,), {"folder": folder, "default_warehouse": default})
     with _active(session):
         session.dataSource.register(made)
@@ -48,7 +48,7 @@ def session(app_name: str = "icecore", *, master: str = "local[2]", memory: str 
 
 
 def register_once(session: Any) -> None:
-    """Makes the format known to a session, unless it is already, with whatever warehouse."""
+    """Makes the format known to a session, unless it is known already, whatever its warehouse."""
     if session.conf.get(_REGISTERED, None) is None:
         register(session)
 

@@ -18,9 +18,9 @@ from icecore.engine.formats.arrays import Longs
 ZONE = "spark.sql.session.timeZone"
 _DAY = 86_400_000_000
 _CYCLE = 146_097 * _DAY
-"""400 years, after which each day is of the same weekday again."""
+"""400 years, after which the calendar repeats, weekdays too."""
 _EPOCH = dt.datetime(1970, 1, 1)
-# What Python's clock shows, a few days from its ends.
+# The range of Python's datetime, without a few days at its ends.
 _ENDS = (dt.datetime(1, 1, 4), dt.datetime(9999, 1, 1))
 _FIRST, _LAST = ((day - _EPOCH) // dt.timedelta(microseconds=1) for day in _ENDS)
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{1,2})(?::?(\d{2}))?)?")
@@ -76,8 +76,8 @@ def session_zone(zone: str) -> dt.tzinfo:
 def offsets(times: Longs, zone: dt.tzinfo, *, are_local: bool) -> Longs:
     """The offset from UTC at each time, all in microseconds, times from 1970 on.
 
-    Local times are those on clocks in the zone; what these skip has the offset before, and of what they show twice it
-    is the first time, as in Spark. Arrow knows no rule of a zone for the years from 2038 on.
+    Local times are those on clocks in the zone; a time that they skip has the offset from before, and one that they
+    show twice the first offset, as in Spark. Arrow does not serve: it knows no zone's rules from 2038 on.
     """
     days, place = np.unique(times // _DAY, return_inverse=True)
     starts = np.unique(np.concatenate([days, days + 1]))

@@ -35,9 +35,9 @@ def spark_arrow_schema(struct: T.StructType) -> pa.Schema:
 
 
 def shown_frame(session: SparkSession, rows: pa.Table, schema: Schema) -> DataFrame:
-    """A DataFrame of rows that are here, whose columns are the schema's.
+    """A DataFrame of rows in the driver, whose columns are the schema's.
 
-    Spark is told its types: of Arrow alone it would take times without a zone for those of the session's.
+    Spark is told the types: by Arrow's alone it would take timestamps without a zone for those of the session's zone.
     """
     struct = schema_to_spark(schema)
     if not rows.num_rows:
@@ -76,7 +76,7 @@ def _shown(array: pa.Array, t: Type, wanted: pa.DataType) -> pa.Array:
         case UUIDType():
             return _uuid_text(array)
         case TimestampNanoType() | TimestamptzNanoType():
-            # Downwards, before 1970 too: a cast would cut towards zero.
+            # Rounded down, before 1970 too: a cast would cut towards zero.
             nanos = array.cast(pa.int64())
             micros = np.floor_divide(np.asarray(nanos.fill_null(0)), 1000)
             return pa.array(micros, mask=None if mask is None else np.asarray(mask)).cast(wanted)

@@ -32,7 +32,7 @@ READING = _TABLE | {
 """The options of a read."""
 
 NAMED = READING - _TABLE - _CHANGES - {"columns", "split-size"}
-"""The options of a read of a table by its name in a catalog; which columns are read the query says."""
+"""The options of a read of a table by its name in a catalog; the query says which columns are read."""
 
 METADATA = _TABLE | {"position", "split-size"}
 """The options of a read of a metadata table."""
@@ -76,7 +76,7 @@ _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 
 @frozen
 class SourceOptions:
-    """The options that were given, by their names in lower case, and what completes a relative folder."""
+    """The options that were given, by their names in lower case, and the folder that a relative warehouse is in."""
 
     given: Mapping[str, str]
     folder: str
@@ -93,7 +93,7 @@ class SourceOptions:
         return cls(given, folder)
 
     def check_only(self, known: frozenset[str], what: str) -> None:
-        """Raises ValidationError where an option was given that is none of something."""
+        """Raises ValidationError where an option was given that `what` does not have."""
         for name in self.given:
             if name not in known:
                 raise ValidationError(f"{what} has no option {name!r}; it has: {', '.join(sorted(known))}")
@@ -152,7 +152,7 @@ class SourceOptions:
 
     @property
     def is_changelog(self) -> bool:
-        """Whether what commits changed is asked for. Raises ValidationError for an option that is of changes alone."""
+        """Whether a changelog is asked for. Raises ValidationError where one is not, but an option of one is given."""
         found = self.flag("changelog")
         for name in sorted(_CHANGES & self.given.keys()):
             if not found and name != "changelog":
@@ -160,13 +160,13 @@ class SourceOptions:
         return found
 
     def names(self, name: str) -> tuple[str, ...] | None:
-        """The names with commas that an option has; None where it was not given."""
+        """The names that an option lists with commas; None where it was not given."""
         text = self.given.get(name)
         return None if text is None else tuple(n.strip() for n in text.split(","))
 
     @property
     def identifier(self) -> Identifier:
-        """The table's name: dotted, with backticks around what holds a dot. Raises ValidationError."""
+        """The table's name: dotted, with backticks around a level that has a dot. Raises ValidationError."""
         found = self.given.get("table") or self.given.get("path")
         if not found:
             raise ValidationError('a table must be named, as in load("namespace.table")')

@@ -70,7 +70,7 @@ class RowReader:
 
 @frozen
 class ChangeReader:
-    """The same of what commits changed."""
+    """The part of a changelog that goes along with each Spark task."""
 
     rows: CommitRows
 

@@ -54,9 +54,9 @@ def table_of(catalog: Catalog | CatalogAt, options: SourceOptions) -> Table:
 
 
 def shown_scan(table: Table, options: SourceOptions) -> DataScan:
-    """A scan with the columns of the read, and the snapshot that it goes up to: where it starts is looked at later.
+    """A scan with the columns of the read, and the snapshot that it goes up to; where it starts is looked at later.
 
-    A stream that goes on from its checkpoint may have been told of a start that is gone by now.
+    For a stream that goes on from its checkpoint, the start in the options may be gone by now.
     """
     if not options.is_changelog and options.text("start-snapshot-id") is None:
         return scan_of(table, options, options.columns)
@@ -102,7 +102,7 @@ def scan_of(table: Table, options: SourceOptions, selected: Sequence[str] = ("*"
 
 
 def shown_columns(scan: DataScan, options: SourceOptions) -> Schema:
-    """The columns of a read: those of its scan and, where changes are asked for, of a changelog."""
+    """The columns of a read: those of its scan and, where a changelog is asked for, those of changes."""
     return with_columns(scan.projection, *CHANGELOG) if options.is_changelog else scan.projection
 
 
@@ -141,7 +141,7 @@ def changes_of(table: Table, options: SourceOptions, **between: Any) -> Incremen
 def with_columns_of(
     scan: IncrementalChangelogScan, schema: Schema, selected: Sequence[str]
 ) -> IncrementalChangelogScan:
-    """The changelog by columns of a schema of the table's. Raises ValidationError for unknown ones."""
+    """The changelog with columns of one of the table's schemas. Raises ValidationError for unknown ones."""
     return evolve(scan, schema=schema, selected_fields=tuple(n for n in selected if n not in _OF_CHANGELOG))
 
 

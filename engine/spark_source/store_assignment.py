@@ -1,6 +1,6 @@
 """Rows in Arrow as Spark gives them, with the names and types that a table can take: `conform_frame` for tasks.
 
-What Arrow can cast without loss is left to `engine/data/write/conform.py`; here are the rest of Spark's store
+Casts that Arrow makes without loss are left to `engine/data/write/conform.py`; here are the rest of Spark's store
 assignment, and names that differ in case.
 """
 
@@ -118,7 +118,7 @@ def _midnights(dates: pa.Array, path: str) -> pa.Array:
 
 
 def _check_near(array: pa.Array, path: str) -> None:
-    """Raises ValidationError for timestamps so far away that they would be others in another zone."""
+    """Raises ValidationError for timestamps so far away that they might overflow in another zone."""
     extremes = pc.min_max(array.cast(pa.int64())).as_py()
     if any(v is not None and abs(v) > _FARTHEST_US for v in extremes.values()):
         raise ValidationError(f"column {path!r}: a timestamp is too far away to be converted to another zone")

@@ -31,9 +31,9 @@ _QUERY = "sql.streaming.queryId"
 
 
 class FilesMessage(WriterCommitMessage):
-    """The files that one task wrote, and the id of the stream's query, if it is one's.
+    """The files that one task wrote, and the id of the query where it is a task of a stream.
 
-    `staged` are the snapshot properties by which the session has the commit staged.
+    `staged` are the snapshot properties with which the session's settings stage the commit.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class TaskFiles:
     def of(cls, struct: T.StructType, metadata: TableMetadata, storage: Storage) -> TaskFiles:
         """The writer for rows of these columns. Raises ValidationError where they don't fit the table.
 
-        Which names fit where case matters the tasks look at: only they are told of the session's settings.
+        Where case matters the tasks check the names, as only they are told of the session's settings.
         """
         check_conforms(struct, metadata.schema())
         return cls(
@@ -88,7 +88,7 @@ class TaskFiles:
         )
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> FilesMessage:
-        """Writes the rows of a task. What fails deletes what it wrote. Raises ValidationError, StorageError."""
+        """Writes the rows of a task. A write that fails deletes its files. Raises ValidationError, StorageError."""
         from pyspark import TaskContext
 
         context = TaskContext.get()

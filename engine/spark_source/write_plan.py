@@ -1,4 +1,4 @@
-"""A write by Spark as its options ask for it: which files become which commit."""
+"""A write by Spark as its options ask for it, and the commit that its files become."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STATIC, DYNAMIC = "static", "dynamic"
 class WritePlan:
     """A write to a table; `overwrite_mode` is None for an append. With the same key nothing is done twice.
 
-    `batch` is a stream's, unless one that was committed is passed over unseen.
+    `batch` is the batch of a stream, None where one that was committed before is passed over without a check.
     """
 
     warehouse: str
@@ -81,8 +81,8 @@ class WritePlan:
     def commit(self, files: tuple[ContentFile, ...], of: TaskFiles) -> None:
         """Commits the files that `of` wrote, once, to the table that they were written for.
 
-        Raises CommitConflictError, for another table of that name too, ValidationError, for a batch of other rows too,
-        NoSuchTableError.
+        Raises CommitConflictError, also where another table has the name, ValidationError, also where a batch comes
+        again with other rows, and NoSuchTableError.
         """
         written = WrittenFiles(files, of.table_uuid, of.schema if self.merges_schema else None)
         options: dict[str, Any] = {"branch": self.branch, "snapshot_properties": self.snapshot_properties or None}
@@ -106,17 +106,17 @@ class WritePlan:
                         transaction.dynamic_partition_overwrite(written, **options)
 
     def abort(self, files: tuple[ContentFile, ...], storage: Storage) -> None:
-        """Deletes the files, unless they are committed: what made Spark give up may have come after the commit."""
+        """Deletes the files, unless they are committed: Spark may have given up after the commit."""
         if files:
             with self.opened() as catalog:
                 give_up(catalog._warehouse.repository, files, self.idempotency_key, storage)
 
     def staged_by(self, properties: Mapping[str, str]) -> WritePlan:
-        """The plan with snapshot properties of a session, but for those that its options have."""
+        """The plan with snapshot properties of a session, except those that its options set."""
         return evolve(self, snapshot_properties={**properties, **self.snapshot_properties})
 
     def of_batch(self, query_id: str, batch_id: int, table_uuid: str | None) -> WritePlan:
-        """The plan of one batch of a stream, which a batch that comes again shares."""
+        """The plan of one batch of a stream, the same one when the batch comes again."""
         properties = {QUERY_ID: query_id, EPOCH_ID: str(batch_id), **self.snapshot_properties}
         batch = Batch("writeStream", table_uuid, query_id, batch_id, self.branch)
         checked = None if self.skips_committed else batch

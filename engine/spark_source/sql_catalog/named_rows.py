@@ -1,4 +1,4 @@
-"""Tables, metadata tables and views as Spark's SQL catalog is told of them, each with what gives its rows."""
+"""Tables, metadata tables and views as Spark's SQL catalog is told of them, each with what answers for its rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NO_COLUMNS = T.StructType([])
 
 @frozen
 class NamedRows:
-    """The meaning of a name: `facts`, of which Java makes a table, and what answers for its rows and changes."""
+    """The meaning of a name: `facts`, of which Java makes a table, and the answers for its rows and changes."""
 
     facts: str
     answers: Answers
@@ -66,7 +66,7 @@ class Answers:
 
 @frozen(eq=False)
 class TableAnswers(Answers):
-    """A table at one of its snapshots. `find` gives the table as it is when it is changed; without, it can't be."""
+    """A table at one of its snapshots. `find` gives the current table for a change; without it there are no changes."""
 
     session: SparkSession
     table: Table
@@ -74,7 +74,7 @@ class TableAnswers(Answers):
     find: Callable[[], Table] | None
 
     def answer(self, question: Sequence[Any]) -> Any:
-        """The rows, or what changes them."""
+        """The rows or aggregates of them, or an empty list after a change."""
         if question[0] == "rows":
             return self._rows(*question[1:])
         if question[0] == "aggregates":
@@ -109,14 +109,14 @@ class TableAnswers(Answers):
 
 @frozen(eq=False)
 class GivenRows(Answers):
-    """A view or metadata table, whose rows are those of the moment that it was named."""
+    """A view or metadata table, whose rows are those of the moment when it was named."""
 
     session: SparkSession
     rows: DataFrame
     name: str
 
     def answer(self, question: Sequence[Any]) -> Any:
-        """The rows; there is nothing to change."""
+        """The rows; they can't be changed."""
         if question[0] not in ("rows", "aggregates"):
             raise ValidationError(f"{self.name} is no table: its rows can't be changed")
         check_no_options(question[-1], self.name, self.session)
@@ -171,7 +171,7 @@ def other_rows(
         schema, frame = view.schema(), view.to_spark(session)
     else:
         return None
-    # What came in between may be in the rows or not, so nothing else is equal to them.
+    # Commits that came meanwhile may be in the rows or not, so no other rows are known to be equal to them.
     state = str(position) if catalog.position == position else str(uuid4())
     facts = {
         "name": name,
@@ -196,7 +196,7 @@ def _shape(table: Table) -> tuple[str | None, int]:
 
 
 def _metadata_names(table: Table) -> tuple[str, ...]:
-    """The metadata columns that no column of the table has the name of, upper and lower case taken as one."""
+    """The metadata columns whose names no column of the table has, in upper or lower case."""
     taken = {f.name.lower() for s in table.metadata.schemas for f in s.fields}
     return tuple(n for n in (*METADATA_COLUMNS, PARTITION) if n not in taken)
 

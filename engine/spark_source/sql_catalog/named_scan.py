@@ -21,7 +21,7 @@ _POSITION, _FILTER = "position", "filter"
 
 @frozen
 class AsOf:
-    """A moment that VERSION AS OF or TIMESTAMP AS OF asks for; with neither the table is as it is."""
+    """A moment that VERSION AS OF or TIMESTAMP AS OF asks for; with neither it is the current state."""
 
     version: str | None = None
     micros: int | None = None
@@ -71,18 +71,18 @@ class NamedScans:
 
 
 def check_no_options(given: Mapping[str, str], name: str, session: SparkSession) -> None:
-    """Raises ValidationError where a read of what is no table has options."""
+    """Raises ValidationError where a read of a view or metadata table has options."""
     for option in _own(given, session):
         raise ValidationError(f"{name} is no table: read by its name it has no option {option!r}")
 
 
 def _own(given: Mapping[str, str], session: SparkSession) -> Mapping[str, str]:
-    """The options that are not Spark's own: a version and a time, of which we were told with the name."""
+    """The options without Spark's own: a version and a time, which were already told with the name."""
     settings = {"spark.sql.timeTravelVersionKey": "versionAsOf", "spark.sql.timeTravelTimestampKey": "timestampAsOf"}
     own = {str(session.conf.get(key, default)).lower() for key, default in settings.items()}
     return {name: value for name, value in given.items() if name.lower() not in own}
 
 
 def _columns(scan: DataScan) -> T.StructType:
-    """The columns of a scan of all, by names and types."""
+    """The columns of a scan's schema, by names and types."""
     return T.StructType([T.StructField(f.name, f.dataType) for f in schema_to_spark(scan.schema).fields])

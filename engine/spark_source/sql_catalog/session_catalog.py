@@ -42,7 +42,7 @@ def register_catalog(session: SparkSession, catalog: Catalog | CatalogAt, name: 
 
     ensure_callback_server_started(session.sparkContext._gateway)
     keep_rules_ahead(session)
-    # Streams by a table's name are those of the format.
+    # A stream by a table's name is read and written by the format.
     register_once(session)
     answers = CatalogAnswers(session, catalog, name)
     answers.plugin = java.registered(session._jsparkSession, name, JavaFunction(answers.apply))
@@ -100,7 +100,7 @@ class CatalogAnswers(Answers):
         return self.plugin.table(made.facts, JavaFunction(made.answers.apply))
 
     def _check_no_reference(self, identifier: Identifier) -> None:
-        """Raises ValidationError for a branch or tag in the words that Iceberg's own catalog has for it in Spark."""
+        """Raises ValidationError for a branch or tag as Iceberg's own catalog for Spark names it, as in `t.tag_x`."""
         kind, _, ref = identifier[-1].partition("_")
         if kind in ("branch", "tag") and ref and len(identifier) > 2 and self.catalog.table_exists(identifier[:-1]):
             table = ".".join([self.name, *identifier[:-1]])

@@ -1,6 +1,6 @@
 """Changes that commands of Spark SQL ask for, as commits of a table.
 
-What Java hands over is in arrays: the name of the change, and DataFrames, Columns and texts; see `LakeChanges.java`.
+Java hands over arrays: the name of the change, and DataFrames, Columns and texts; see `LakeChanges.java`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def change_table(session: SparkSession, table: Table, change: Sequence[Any]) -> 
         case ["overwrite", rows, options]:
             table.overwrite(DataFrame(rows, session), **_options(options))
         case ["overwrite-partitions", rows, options] if table.spec().is_unpartitioned:
-            # As in Iceberg: the table is one partition, which rows that there are none of don't have.
+            # As in Iceberg: the table is one partition, which stays as it is where there are no new rows.
             _replace_only_partition(table, DataFrame(rows, session), _options(options))
         case ["overwrite-partitions", rows, options]:
             table.dynamic_partition_overwrite(DataFrame(rows, session), **_options(options))
@@ -66,7 +66,7 @@ def _replace_only_partition(table: Table, rows: DataFrame, options: dict[str, An
 
 
 def filter_within(text: str | None, schema: Schema) -> Expression:
-    """The part of a filter, as `FilterText` has it, that the engine has words for; TRUE where there is none."""
+    """The part of a filter by `FilterText` that has a counterpart in the engine; TRUE where no part has one."""
     try:
         return TRUE if text is None else filter_of(text, dict(_terms(schema, schema.fields, ())))
     except Exception as e:  # whatever it is: all files are right as well
@@ -75,7 +75,7 @@ def filter_within(text: str | None, schema: Schema) -> Expression:
 
 
 def exact_filter(text: str, schema: Schema) -> Expression | None:
-    """A filter, as `FilterText` has it, in the engine's words; None where they don't say the same."""
+    """A filter by `FilterText` as one of the engine; None where that is not sure to select the same rows."""
     return exact_filter_of(text, dict(_terms(schema, schema.fields, ())))
 
 

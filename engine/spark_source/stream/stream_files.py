@@ -26,26 +26,26 @@ from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation, Snapshot
 from icecore.engine.table.table import Table
 
 Piece = FileScanTask | CommitFiles
-"""What a stream reads at once: a file or, of a changelog, a commit's file, or all of them where rows are compared."""
+"""The unit that a stream reads: a file or, in a changelog, a commit's file, or all of them where rows are compared."""
 
 _SKIPS = {
     Operation.OVERWRITE: "streaming-skip-overwrite-snapshots",
     Operation.DELETE: "streaming-skip-delete-snapshots",
 }
 
-# Whose files are kept from one micro-batch to the next.
+# The most snapshots whose files are kept from one micro-batch to the next.
 _MOST_SNAPSHOTS = 32
 
-# The id of no snapshot, as in Iceberg's metadata.
+# The id that stands for no snapshot, as in Iceberg's metadata.
 _NONE = -1
 
 
 @frozen
 class Offset:
-    """A place in a stream: so many files of a snapshot were read, all of them where it is done with.
+    """A place in a stream: the first `files` files of a snapshot were read, all of them where `is_done`.
 
-    Of a snapshot that is read whole all its live files count, of any other those that it added. Before the first
-    snapshot there is none; a stream from a time to come goes on with the first snapshot at or after `since_ms`.
+    The files of a snapshot are all its live ones where `is_whole`, else those that it added. Before the first snapshot
+    the id is None; a stream from a future time goes on with the first snapshot at or after `since_ms`.
     """
 
     snapshot_id: int | None = None
@@ -81,7 +81,7 @@ class Limits:
 class StreamFiles:
     """The files of a table, at the version that it is loaded at, for the options of a stream.
 
-    `last_snapshot_id` is the last one that may be read, -1 for none.
+    `last_snapshot_id` is the last snapshot that may be read, -1 where none may be, None where all may be.
     """
 
     table: Table
@@ -135,7 +135,7 @@ class StreamFiles:
         return Offset(history[0].snapshot_id, is_whole=True, is_done=False) if history else Offset()
 
     def next_offset(self, start: Offset, limits: Limits) -> Offset:
-        """The offset behind as many files as there are or the limits allow.
+        """The offset after as many files as there are, or as the limits allow.
 
         Raises ValidationError where the stream can't go on: see `pieces_of` and `between`.
         """
@@ -152,7 +152,7 @@ class StreamFiles:
         return at
 
     def between(self, start: Offset, end: Offset) -> list[Piece]:
-        """The files after one offset, up to another. Raises ValidationError where the table lost its way to there."""
+        """The files after one offset, up to another. Raises ValidationError where one is not on the branch any more."""
         found: list[Piece] = []
         if start == end:
             return found
@@ -178,7 +178,7 @@ class StreamFiles:
         for i, s in enumerate(history):
             if s.snapshot_id == start.snapshot_id:
                 return history[i + 1 :]
-            # It may have been expired, where all of it was read.
+            # The start's snapshot may have been expired, where all of it was read.
             if s.parent_snapshot_id == start.snapshot_id and start.is_done:
                 return history[i:]
         raise self._lost(start)

@@ -1,4 +1,4 @@
-"""Streams of what is appended to a table, or of what changes in it, for `spark.readStream.format("icecore")`."""
+"""Streams of the rows that are appended to a table, or of its changes, for `spark.readStream.format("icecore")`."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
             self._batch(messages, batchId).staged_by(staged_of(messages)).commit(files, self._files)
 
     def abort(self, messages: Messages, batchId: int) -> None:
-        """Deletes the files of the tasks that ended well, unless they are committed."""
+        """Deletes the files of the tasks that succeeded, unless they are committed."""
         if files_of(messages):
             self._batch(messages, batchId).abort(files_of(messages), self._files.storage)
 
