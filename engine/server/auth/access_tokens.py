@@ -74,7 +74,7 @@ class AccessTokens:
         return self._put(name, grants, None if lifetime_ms is None else now_ms() + lifetime_ms, None)
 
     def derive(self, principal: Principal, lifetime_ms: int, name: str) -> tuple[str, int]:
-        """A new token with the grants of a principal, and its lifetime in ms, which ends with its secret's."""
+        """A new token with a principal's grants, which ends no later than its secret, and its lifetime in ms."""
         lifetime_ms = min(lifetime_ms, principal.ends_at_ms - now_ms())
         return self._put(name, principal.grants, now_ms() + lifetime_ms, principal.token_id)[1], lifetime_ms
 

@@ -103,7 +103,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     @property
     def is_answered(self) -> bool:
-        """Whether an answer to a whole request is under way, whether the client takes it or not."""
+        """Whether an answer to a whole request is under way, even if the client does not take it."""
         return len(self._open) > (not self._is_whole)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's

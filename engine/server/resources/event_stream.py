@@ -15,7 +15,7 @@ EVENT_STREAM = "text/event-stream"
 
 
 def follow_events(call: Call) -> Answer:
-    """The events after a position, by default the last one, and then each new event as long as the client listens.
+    """The events after a position, by default the newest one's, and each new event as long as the client listens.
 
     The id of an event is its position. Raises ValidationError.
     """

@@ -120,7 +120,7 @@ def _completed(call: Call, scan: ServedScan, plan_id: str) -> Answer:
 
 
 def _answered(pieces: Iterator[bytes]) -> bytes | Iterator[bytes]:
-    """The body: fewer than four pieces, with the plan's head and tail, are sent as one, more as they are made."""
+    """The body: up to three pieces, head and tail included, are sent as one, more are sent as they are made."""
     begun = [piece for _, piece in zip(range(4), pieces, strict=False)]
     return b"".join(begun) if len(begun) < 4 else _all(begun, pieces)
 
