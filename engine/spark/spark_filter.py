@@ -93,7 +93,7 @@ def _predicate(op: PredicateOperator, term: BoundTerm, literals: Sequence[Any], 
 def _not_pushed(kind: Type, literals: Sequence[Any], value: str) -> str:
     """The value, in a form by which Spark skips no row groups where it would compare with another literal.
 
-    It takes old literals for dates of the Julian calendar: see `PlannedParquet.java`.
+    It takes literals before 1900 for those of the Julian calendar: see `PlannedParquet.java`.
     """
     match kind:
         case DateType() if any(v < _YEAR_1900 for v in literals):

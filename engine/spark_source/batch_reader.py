@@ -86,7 +86,7 @@ class TableReader(DataSourceReader):
         self._row_reader: Any = row_reader
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The parts of the plan; empty where no row can match. It can be called once, as it closes the catalog."""
+        """The parts of the plan; empty where no row can match. It closes the catalog, so it plans once."""
         if self._plan is None:
             return []
         with self._plan.catalog:

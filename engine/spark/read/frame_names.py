@@ -28,9 +28,9 @@ class ReadNames:
     """The names that columns are read under from some files: their own, or ones that no file has.
 
     A column keeps its name if its id had only this name and type in all schemas that the files were written with, and
-    no other id had the name in any case. Otherwise a filter may be tested against another column, or against values of
-    a narrower type. Floating-point columns never keep theirs: Parquet's statistics leave NaN out, which Spark takes for
-    greater than all numbers. Without schemas nothing is known, so no column keeps its name.
+    no other id had the name, ignoring case. Otherwise a filter may be tested against another column, or against values
+    of a narrower type. Floating-point columns never keep theirs: Parquet's statistics leave NaN out, which Spark takes
+    for greater than all numbers. Without schemas nothing is known, so no column keeps its name.
     """
 
     def __init__(self, written: Iterable[Schema]) -> None:

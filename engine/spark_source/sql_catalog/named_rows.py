@@ -66,7 +66,7 @@ class Answers:
 
 @frozen(eq=False)
 class TableAnswers(Answers):
-    """A table at one of its snapshots. `find` gives the current table for a change; without it there are no changes."""
+    """A table at one of its snapshots. `find` gives the current table for a change; without it nothing is changed."""
 
     session: SparkSession
     table: Table
@@ -196,7 +196,7 @@ def _shape(table: Table) -> tuple[str | None, int]:
 
 
 def _metadata_names(table: Table) -> tuple[str, ...]:
-    """The metadata columns whose names no column of the table has, in upper or lower case."""
+    """The metadata columns whose names no column of the table has, ignoring case."""
     taken = {f.name.lower() for s in table.metadata.schemas for f in s.fields}
     return tuple(n for n in (*METADATA_COLUMNS, PARTITION) if n not in taken)
 
