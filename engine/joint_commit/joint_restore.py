@@ -148,7 +148,10 @@ class _Restoration:
             by = f", expired at position {expiry.position} by {expiry.provenance.told}" if expiry else ""
             return self._refuse(f"snapshot {snapshot_id} of ref {ref!r} of {name_text(name)} is gone{by}")
 
-        return restored_table(then, now, gone)
+        def refuse(why: str) -> CommitConflictError:
+            return self._refuse(f"{name_text(name)}: {why}")
+
+        return restored_table(then, now, gone, refuse)
 
     def _view(self, stream: str, name: Identifier) -> Part | None:
         views = self.desk.views

@@ -35,17 +35,20 @@ from icecore.engine.spec.updates.table_update import (
 from icecore.engine.spec.updates.view_update import AddViewVersion, SetCurrentViewVersion, ViewUpdate
 from icecore.engine.spec.view import ViewMetadata
 
+Refuse = Callable[[str], Exception]
+"""Makes the error of a reason for which there is no way back."""
 Gone = Callable[[str, int], Exception]
 """Makes the error of a ref whose snapshot is not there any more."""
 
 
-def restored_table(then: TableMetadata, now: TableMetadata, gone: Gone) -> list[TableUpdate]:
-    """The updates from `now` to the schema, spec, sort order, location, properties and refs of `then`.
+def restored_table(then: TableMetadata, now: TableMetadata, gone: Gone, refuse: Refuse) -> list[TableUpdate]:
+    """The updates from `now` to the schema, specs, sort order, location, properties and refs of `then`.
 
     The format version stays, as no table can be downgraded; so do statistics, which are facts about snapshots. Raises
-    the error that `gone` makes where the snapshot of a ref was expired.
+    the error that `gone` makes where the snapshot of a ref was expired, and that of `refuse` where the id of a
+    partition spec that was removed means another one by now.
     """
-    out: list[TableUpdate] = [*_schema(then, now), *_spec(then, now), *_sort_order(then, now)]
+    out: list[TableUpdate] = [*_schema(then, now), *_specs(then, now, refuse), *_sort_order(then, now)]
     if then.location != now.location:
         out.append(SetLocation(then.location))
     out += property_updates(now.properties, then.properties)
@@ -68,15 +71,20 @@ def _schema(then: TableMetadata, now: TableMetadata) -> list[TableUpdate]:
     return new_current_schema(now, wanted)
 
 
-def _spec(then: TableMetadata, now: TableMetadata) -> list[TableUpdate]:
+def _specs(then: TableMetadata, now: TableMetadata, refuse: Refuse) -> list[TableUpdate]:
+    """The updates that bring back specs which were removed, by their ids, which manifests name, and the default."""
+    out: list[TableUpdate] = []
+    for spec in then.partition_specs:
+        known = now.specs.get(spec.spec_id)
+        if known is None:
+            out.append(AddPartitionSpec(spec))
+        elif known.fields != spec.fields:
+            raise refuse(f"partition spec {spec.spec_id} was removed, and is another one now")
     wanted = then.spec()
-    if now.spec().fields == wanted.fields:
-        return []
-    for known in now.partition_specs:
-        if known.fields == wanted.fields:
-            return [SetDefaultSpec(known.spec_id)]
-    spec_id = max(s.spec_id for s in now.partition_specs) + 1
-    return [AddPartitionSpec(evolve(wanted, spec_id=spec_id)), SetDefaultSpec(spec_id)]
+    if now.spec().fields != wanted.fields:
+        same = (s.spec_id for s in (*now.partition_specs, wanted) if s.fields == wanted.fields)
+        out.append(SetDefaultSpec(next(same)))
+    return out
 
 
 def _sort_order(then: TableMetadata, now: TableMetadata) -> list[TableUpdate]:
