@@ -27,13 +27,13 @@ from icecore.engine.events.event import PAYLOAD, Event, file_name_of_stream
 from icecore.engine.events.event_updates import schemas_and_specs
 from icecore.engine.forget.file_matches import FileMatches
 from icecore.engine.forget.forgettable_text import holds_text
-from icecore.engine.forget.past_schemas import PastSchemas
 from icecore.engine.forget.value_bounds import WantedBounds
 from icecore.engine.forget.value_matches import Wanted
 from icecore.engine.formats.event_content import files_part
 from icecore.engine.log.chain import chain_problems
 from icecore.engine.log.deletion_content import deleted_files
 from icecore.engine.metadata.fold import TableState, folders_of
+from icecore.engine.metadata.past_schemas import PastSchemas
 from icecore.engine.repository.assembly import CACHE_FOLDER
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.view_repository import ViewRepository

@@ -14,13 +14,13 @@ from attrs import define, field, frozen
 from icecore.engine.common.ids import new_salt
 from icecore.engine.errors import CorruptFileError, ValidationError, name_text
 from icecore.engine.events.event import TABLE_FILES_DELETED, TABLE_PURGED
-from icecore.engine.forget.past_schemas import PastSchemas
 from icecore.engine.forget.redact_events import Replacement
 from icecore.engine.formats import arrays
 from icecore.engine.formats.binary_columns import list_positions, select
 from icecore.engine.formats.entry_arrow import BINARIES, ENTRY_SCHEMA
 from icecore.engine.formats.event_content import decode_content, encode_parts, files_part
 from icecore.engine.metadata.fold import TableState
+from icecore.engine.metadata.past_schemas import PastSchemas
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.partition import PartitionField

@@ -11,8 +11,8 @@ from attrs import define, field
 
 from icecore.engine.data.arrow.arrow_schema import type_to_arrow
 from icecore.engine.errors import ValidationError
-from icecore.engine.forget.past_schemas import PastSchemas
 from icecore.engine.forget.value_matches import Wanted
+from icecore.engine.metadata.past_schemas import PastSchemas
 from icecore.engine.spec.partition import PartitionField
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.single_value import to_bytes

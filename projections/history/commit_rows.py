@@ -7,7 +7,7 @@ manifests are still listed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,6 +26,7 @@ from icecore.engine.spec.content_file import ManifestEntryStatus
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.projections.entries.manifest_entries import rows_beside
 from icecore.projections.history.logged_tables import OF_EVENT, LoggedTable, LoggedTables, of_event
+from icecore.projections.history.past_metadata import PastMetadata
 from icecore.projections.inspect.entry_batches import ROWS_OF_A_BATCH, TableEntries, faults_told
 from icecore.projections.inspect.file_rows_of_entries import EntryColumns
 from icecore.projections.inspect.uniform_batch import uniform_file_rows
@@ -98,10 +99,17 @@ class Brought:
         }
 
 
-def brought(log: LoggedTables, table: LoggedTable, *, with_entries: bool = True) -> Iterator[Brought]:
-    """The snapshots of a table's events, in their order, each when it came first. Raises CorruptLogError."""
+def brought(
+    log: LoggedTables, table: LoggedTable, *, with_entries: bool = True, past: PastMetadata | None = None
+) -> Iterator[Brought]:
+    """The snapshots of a table's events, in their order, each when it came first. Raises CorruptLogError.
+
+    `past` has taken the events up to that of the snapshot.
+    """
     known: set[int] = set()
     for event in log.events(table):
+        if past is not None:
+            past.take(event)
         changes = changes_of(event.payload, event.position) if with_entries else {}
         snapshots, branches = snapshots_of(event)
         content = log.repository.entries.beside(event.position) if changes else None
@@ -166,28 +174,33 @@ def told_number(text: str | None) -> int | None:
 
 @frozen(eq=False)
 class ChangedFiles:
-    """The files that snapshots of a table added or removed: its columns, and the entries by their snapshots."""
+    """The files that snapshots of a table added or removed in one of the eras of its partition specs.
+
+    `columns` are those of the table, `found` the entries by their snapshots.
+    """
 
     columns: UniformColumns
     found: Sequence[_Files]
 
     @classmethod
-    def of(cls, log: LoggedTables, table: LoggedTable) -> ChangedFiles:
-        """The files of a table. Raises CorruptLogError, StorageError."""
-        loaded = log.load(table.stream)
-        metadata = loaded.state.metadata
-        columns = UniformColumns(metadata, EntryColumns.of_history(metadata))
-        outside: dict[int, Brought] = {}
-        found: list[_Files] = []
+    def of(cls, log: LoggedTables, table: LoggedTable) -> list[ChangedFiles]:
+        """The files of a table, by era. Raises ValidationError, CorruptLogError, StorageError."""
+        loaded, past = log.load(table.stream), PastMetadata()
+        outside: dict[int, tuple[int, Brought]] = {}
+        found: list[tuple[int, _Files]] = []
         with faults_told(loaded.state):
-            for each in brought(log, table):
+            for each in brought(log, table, past=past):
                 if each.entries is None:
-                    outside[each.snapshot.snapshot_id] = each
+                    outside[each.snapshot.snapshot_id] = past.era, each
                 elif each.entries.num_rows:
-                    found.append((each.entries, each.values(table)))
-            for snapshot_id, entries in _from_manifests(loaded, outside):
-                found.append((entries, outside[snapshot_id].values(table)))
-        return cls(columns, found)
+                    found.append((past.era, (each.entries, each.values(table))))
+            for snapshot_id, entries in _from_manifests(loaded, outside.keys()):
+                era, of = outside[snapshot_id]
+                found.append((era, (entries, of.values(table))))
+        return [
+            cls(UniformColumns(m, EntryColumns.of_history(m)), [files for of, files in found if of == era])
+            for era, m in enumerate(past.of_eras(loaded.state.metadata))
+        ]
 
     @property
     def count(self) -> int:
@@ -197,9 +210,9 @@ class ChangedFiles:
 
 def file_history(log: LoggedTables, table: LoggedTable, metrics: bool = True) -> list[pa.Table]:
     """The rows of `file_history`; without `metrics` these are null."""
-    changed = ChangedFiles.of(log, table)
+    eras = ChangedFiles.of(log, table)
     with faults_told(log.load(table.stream).state):
-        return [_of_files(changed.columns, batch, metrics) for batch in _batches(changed.found)]
+        return [_of_files(era.columns, batch, metrics) for era in eras for batch in _batches(era.found)]
 
 
 def files_of_many(tables: Sequence[ChangedFiles]) -> list[pa.Table]:
@@ -225,7 +238,7 @@ def _batches(found: Iterable[_Files]) -> Iterator[list[_Files]]:
         yield held
 
 
-def _from_manifests(table: TableEntries, outside: Mapping[int, Brought]) -> Iterator[tuple[int, pa.Table]]:
+def _from_manifests(table: TableEntries, outside: Collection[int]) -> Iterator[tuple[int, pa.Table]]:
     """The entries that snapshots of other engines added or deleted, in manifests of theirs that are still listed."""
     if not outside:
         return

@@ -24,26 +24,27 @@ def file_history_rows(of: AuditedRows) -> pa.Table:
 
 
 def _batches(of: AuditedRows) -> Iterator[pa.Table]:
-    waiting: list[tuple[LoggedTable, ChangedFiles]] = []
+    waiting: list[tuple[LoggedTable, Sequence[ChangedFiles]]] = []
     size = 0
     for table, found in each_of_log(of.log, of.tables, of.needed, lambda table: ChangedFiles.of(of.log, table)):
-        if found.count > FEW_ENTRIES:
+        count = sum(era.count for era in found)
+        if count > FEW_ENTRIES:
             yield from _made(of, waiting)
             yield from _alone(of, table)
             waiting, size = [], 0
             continue
         waiting.append((table, found))
-        size += found.count
+        size += count
         if size >= ROWS_OF_A_BATCH or len(waiting) >= TABLES_OF_A_BATCH:
             yield from _made(of, waiting)
             waiting, size = [], 0
     yield from _made(of, waiting)
 
 
-def _made(of: AuditedRows, waiting: Sequence[tuple[LoggedTable, ChangedFiles]]) -> Iterator[pa.Table]:
+def _made(of: AuditedRows, waiting: Sequence[tuple[LoggedTable, Sequence[ChangedFiles]]]) -> Iterator[pa.Table]:
     """The rows of tables; where they can't be made together, as one of them is at fault, one by one."""
     try:
-        together = files_of_many([found for _, found in waiting])
+        together = files_of_many([era for _, found in waiting for era in found if era.count])
     except (IcecoreError, *FAULTS):
         together = [rows for table, _ in waiting for rows in _alone(of, table)]
     yield from together
