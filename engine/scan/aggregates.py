@@ -1,9 +1,9 @@
 """Counts, minima and maxima of a scan: from metadata where it tells them exactly, else by reading.
 
-A file's metrics are exact where every row of it is a row of the scan. Then counts of values and nulls are; bounds are
-for numbers, dates and times, but may be cut short for strings and binaries; and all rows of an identity partition have
-its value. NaN is in no bounds and greater than all numbers. Other files are read, but not those whose bounds say that
-they can't change a minimum or maximum.
+Metadata is exact only for a file all of whose rows are rows of the scan. Its counts of values and nulls are then exact,
+and so are bounds of numbers, dates and times; bounds of strings and binaries may be truncated. All rows of an identity
+partition have its value. NaN is in no bounds and greater than all numbers. Other files are read, unless their bounds
+show that they can't change a minimum or maximum.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RowsNeededError(Exception):
 
 @frozen
 class Aggregate:
-    """One function of a column; `count` of no column counts rows."""
+    """One function of a column; `count` without a column counts rows."""
 
     text: str
     function: str
@@ -106,13 +106,13 @@ class Aggregates:
         return {a.text: table.column(i)[0].as_py() for i, a in enumerate(self.aggregates)}
 
     def __getitem__(self, text: str) -> Any:
-        """The answer to one aggregate, as it was written."""
+        """The answer to one aggregate, by its text."""
         return self.values[text]
 
 
 @define
 class _State:
-    """One aggregate in the making. Of a minimum or maximum `value` is the best so far."""
+    """An aggregate while it is computed: its `value` so far, and a mask of files whose metadata leaves it `open`."""
 
     aggregate: Aggregate
     value: Any = None
@@ -160,8 +160,8 @@ def aggregate(
 ) -> Aggregates:
     """Computes the aggregates. `columns` are the metrics and partition values of the planned files, in their order.
 
-    `read` gives the rows of a task that the scan selects, with the columns of a projection at least; without it raises
-    RowsNeededError where any file would have to be read.
+    `read` gives the rows of a task that the scan selects, with at least the columns of a projection. Without `read`,
+    raises RowsNeededError where any file would have to be read.
     """
     metrics = FileMetrics(planned, columns, planned.are_exactly_counted.tolist())
     states = [_State(a) for a in aggregates]
@@ -183,10 +183,10 @@ class _OpenFiles:
 
     states: Sequence[_State]
     bounds: Mapping[int, list[tuple[Any, Any]]]
-    """By the number of a minimum or maximum among the states: what the values of each file lie between."""
+    """The bounds of each file's values, by the index of a minimum or maximum in `states`."""
 
     def in_order(self) -> list[int]:
-        """The files that must be read in any case, then the others by the promise that each aggregate sees in them."""
+        """The files that must be read in any case, then the others, in turn by each aggregate's best bound."""
         certain = [
             i for i in self._all() if any(s.open[i] and self._is_certain(k, i) for k, s in enumerate(self.states))
         ]
@@ -222,7 +222,7 @@ class _OpenFiles:
 def _read_open(
     states: Sequence[_State], planned: PlannedFiles, metrics: FileMetrics, schema: Schema, read: Read | None
 ) -> int:
-    """Reads the files that some aggregate needs, of each only the columns that it is needed for; returns how many."""
+    """Reads the files that some aggregate needs, only the columns needed of each; returns the number of files."""
     if not any(any(s.open) for s in states):
         return 0
     extremes = {k: s for k, s in enumerate(states) if s.aggregate.function not in _COUNTS}
@@ -239,7 +239,7 @@ def _read_open(
 
     files_read = 0
     with ThreadPoolExecutor(READ_AHEAD) as pool:
-        # What was read decides which are needed after that.
+        # The rows read so far decide which files are still needed.
         while chosen := list(islice(((i, needed) for i in waiting if (needed := files.needed_by(i))), READ_AHEAD)):
             files_read += len(chosen)
             for (_, needed), batches in zip(chosen, pool.map(rows_of, chosen), strict=True):
@@ -283,5 +283,5 @@ def _key(value: Any) -> Any:
 
 
 def _plain_zero(value: Any) -> Any:
-    """Bounds don't tell -0.0 from 0.0, which are equal."""
+    """The value, 0.0 instead of -0.0: bounds don't tell the two apart."""
     return 0.0 if isinstance(value, float) and value == 0 else value

@@ -1,8 +1,8 @@
 """Blame: the commit that brought each row, however often the row was written again since.
 
-Where the format keeps it, a row says itself which commit changed it last (Spec: Row Lineage). Elsewhere it is followed
-back: from the file that it is in to the commit that added the file, and, where that commit took away an equal row, as a
-compaction or an update of its neighbour does, to the file that it was in before.
+With row lineage, a row itself says which commit changed it last (Spec: Row Lineage). Other rows are followed back: from
+their data file to the commit that added the file, and on to an older file if that commit removed an equal row from it,
+as a compaction or an update of a neighbouring row does.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ COMMIT = pa.schema(
         ("_is_exact", pa.bool_()),
     ]
 )
-"""The columns that tell the commit of a row; its own follow. Where `_is_exact` is false it may be an earlier commit."""
+"""The columns that tell the commit of a row, ahead of the row's own. Unless `_is_exact` it may be an earlier one."""
 _ADDED_BY, _PATH, _NUMBER = "_added_by", "_path", "_number"
 
 
@@ -60,7 +60,7 @@ _ADDED_BY, _PATH, _NUMBER = "_added_by", "_path", "_number"
 class Origin:
     """The commit that brought rows: its event, None where the log has none, and its snapshot.
 
-    It is not exact where an earlier commit may have brought them, whose snapshot or event is gone.
+    It is not exact where an earlier commit, whose snapshot or event is gone, may have brought them.
     """
 
     event: Event | None
@@ -181,7 +181,7 @@ class Blame:
         return [o for o in origins if o is not None]
 
     def _put(self, rows: pa.Table, origins: list[Origin | None], waiting: dict[int, list[pa.Table]]) -> None:
-        """Notes the origins of rows that say them, and leaves the others to the snapshots that added their files."""
+        """Notes the origins of rows whose lineage tells them; others wait under the snapshot that added their file."""
         by_number = self._by_sequence_number
         numbers = rows[LAST_UPDATED_SEQUENCE_NUMBER.name]
         told = pc.fill_null(pc.is_in(numbers, pa.array(list(by_number), pa.int64())), False)
@@ -193,10 +193,10 @@ class Blame:
 
     @lazy_property
     def _by_sequence_number(self) -> dict[int, tuple[Event, Snapshot]]:
-        """The commits that rows can name as their own.
+        """The commits that a row's last updated sequence number can be trusted to name.
 
-        Rows from before the table had row ids got theirs when they were written again, with the number of that commit,
-        so that of a table which was upgraded only appends are told by their numbers.
+        A row from before the table had row ids gets its number when it is written again: that of the rewriting commit.
+        So in a table that was upgraded only the numbers of appends are trusted.
         """
         known = [(e, s) for e, s in self._brought.values() if s.operation != Operation.REPLACE]
         is_upgraded = any(s.first_row_id is None for _, s in self._brought.values())
@@ -217,12 +217,12 @@ class Blame:
     def _follow(
         self, snapshot_id: int, rows: pa.Table, origins: list[Origin | None], waiting: dict[int, list[pa.Table]]
     ) -> None:
-        """Tells the origins of rows in files that a snapshot added, or follows them to files that it removed."""
+        """Notes the origins of rows in files that a snapshot added, or follows the rows to files that it removed."""
         snapshot = self._snapshot(snapshot_id)
         event = self._brought.get(snapshot_id, (None, None))[0]
         if event is not None and snapshot_id in self._reverts:
             rows = self._not_brought_back(event, rows, waiting)
-        # A revert gives back files: that of rows still here was added by a commit whose files are gone.
+        # A revert brings back files: an earlier commit, not found above, may have added the files of the rows left.
         is_exact = snapshot is not None and snapshot_id not in self._reverts
         if rows.num_rows and snapshot is not None and snapshot.operation != Operation.APPEND:
             before = self._rows_gone(snapshot)
@@ -233,7 +233,7 @@ class Blame:
             origins[number] = Origin(event, snapshot, is_exact)
 
     def _rows_gone(self, snapshot: Snapshot) -> pa.Table | None:
-        """The rows that a snapshot took away, by files or by deletes; None where what was before it is gone."""
+        """The rows that a snapshot removed, with files or by deletes; None where it or its parent has expired."""
         metadata = self.state.metadata
         parent = snapshot.parent_snapshot_id
         there = {snapshot.snapshot_id} if parent is None else {snapshot.snapshot_id, parent}
@@ -249,7 +249,7 @@ class Blame:
     def _matched(
         self, rows: pa.Table, before: pa.Table, origins: list[Origin | None], waiting: dict[int, list[pa.Table]]
     ) -> pa.Table:
-        """The rows that are in none of those before; the others go on from there."""
+        """The rows that equal none in `before`; the others are followed on from the row that they equal."""
         at_rows, at_before = _same_rows(rows, before, [f.name for f in self.scan.schema.fields])
         carried = before.take(pa.array(at_before)).append_column(_NUMBER, rows[_NUMBER].take(pa.array(at_rows)))
         if carried.num_rows:
@@ -259,7 +259,7 @@ class Blame:
         return rows.filter(pa.array(new))
 
     def _not_brought_back(self, revert: Event, rows: pa.Table, waiting: dict[int, list[pa.Table]]) -> pa.Table:
-        """The rows without those in files that a revert brought back, which go on from the commit that added them."""
+        """The rows in files that a revert did not bring back; others wait under the commit that first added them."""
         first = self._first_added(revert, set(pc.unique(rows[_PATH]).to_pylist()))
         for path, snapshot_id in first.items():
             of_file = rows.filter(pc.equal(rows[_PATH], path))
@@ -269,7 +269,7 @@ class Blame:
         return rows.filter(pc.invert(pc.is_in(rows[_PATH], pa.array(list(first), pa.string()))))
 
     def _first_added(self, before: Event, paths: set[str]) -> dict[str, int]:
-        """The snapshot that added each of the files first, of those that were added before an event."""
+        """The snapshot that first added each file, for the files that were added before an event."""
         found: dict[str, int] = {}
         for event, snapshot in self._brought.values():
             if event.position < before.position and not paths <= found.keys():
@@ -298,7 +298,7 @@ def _added_paths(entries: pa.Table) -> list[str]:
 
 
 def _same_rows(rows: pa.Table, before: pa.Table, columns: Iterable[str]) -> tuple[Longs, Longs]:
-    """Places of rows that are the same on both sides: by all values, and by row id where the older one has one."""
+    """The indexes of rows that are the same on both sides: in all values, and in row id where the older row has one."""
     both = {n: pa.chunked_array([*rows[n].chunks, *before[n].chunks], rows[n].type) for n in (*columns, ROW_ID.name)}
     split, total = rows.num_rows, rows.num_rows + before.num_rows
     ids = both.pop(ROW_ID.name)
@@ -317,7 +317,7 @@ def _same_rows(rows: pa.Table, before: pa.Table, columns: Iterable[str]) -> tupl
 
 
 def _paired(one: Longs, other: Longs, total: int) -> tuple[Longs, Longs]:
-    """Places of equal codes on both sides, one for one."""
+    """The indexes of equal codes on both sides, each used in one pair at most."""
     width = total + 1
     _, at_one, at_other = np.intersect1d(
         one * width + occurrences(one), other * width + occurrences(other), return_indices=True

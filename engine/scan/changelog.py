@@ -1,8 +1,8 @@
 """Incremental changelog scans: the rows that each commit between two snapshots deleted and inserted.
 
 The columns `_change_type`, `_change_ordinal` and `_commit_snapshot_id` are Java's, and so are the words of the types.
-What a commit did is told by the live rows before and after it, so position deletes, deletion vectors and equality
-deletes give the rows that they delete, once. Snapshots of the operation `replace` change no rows.
+The changes of a commit are the difference of the live rows before and after it, so position deletes, deletion vectors
+and equality deletes give the rows that they delete, once. Snapshots of the operation `replace` change no rows.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
 
 @define(slots=False)
 class IncrementalChangelogScan:
-    """The changes of a range of snapshots, oldest first; of one commit the deleted rows before the inserted ones.
+    """The changes of a range of snapshots, oldest first; within a commit deleted rows come before inserted ones.
 
-    `snapshots` are those that count, in the order of `_change_ordinal`. Rows have the table's current schema. Applied
-    to the rows at the start, taking away what is deleted and adding what is inserted, they give those at the end.
+    `snapshots` are those of the range that are no `replace`, in the order of `_change_ordinal`. Rows have the table's
+    current schema. All changes, applied to the rows at the start of the range, give the rows at its end.
     """
 
     __repr__ = short_repr
@@ -163,7 +163,7 @@ class IncrementalChangelogScan:
         return schema_to_arrow(self.projection, with_ids=False)
 
     def changes_between(self, before: Snapshot | None, after: Snapshot | None) -> pa.Table:
-        """The rows of only one of two snapshots, with `_change_type`: those that are only before, then those after."""
+        """The rows that only one of two snapshots has, with `_change_type`: rows of `before`, then rows of `after`."""
         repository = self._planner.repository
         plans = (self._plan(repository.list_manifests(self._state, s) if s else ()) for s in (before, after))
         changes = schema_to_arrow(with_columns(self._selected, CHANGE_TYPE), with_ids=False)
@@ -181,7 +181,7 @@ class IncrementalChangelogScan:
             yield from self.rows.batches(self.commits())
 
     def commits(self) -> Iterator[CommitFiles]:
-        """The files of each commit. Raises ValidationError where what one changed can't be told."""
+        """The files of each commit. Raises ValidationError where the changes of one can't be told."""
         for ordinal, snapshot in enumerate(self.snapshots):
             found = plan_difference(*self.plans_around(snapshot))
             yield CommitFiles(ordinal, signed(snapshot.snapshot_id), found.gone, found.come, found.changed)
@@ -198,7 +198,7 @@ class IncrementalChangelogScan:
                 raise ValidationError(
                     f"what snapshot {snapshot.snapshot_id} changed can't be told: its parent {parent} was expired"
                 )
-            # A file that was brought back keeps its age, and older deletes apply to it again.
+            # A file that was brought back keeps its sequence number, so older delete files apply to it again.
             added, entries = added_by(repository, self._state, (snapshot,))
             after = repository.list_manifests(self._state, snapshot)
             deletes = (m for m in after if m.manifest.content is ManifestContent.DELETES)
@@ -222,12 +222,12 @@ class IncrementalChangelogScan:
 def manifests_around(
     repository: Repository, state: TableState, snapshot: Snapshot
 ) -> tuple[tuple[ListedManifest, ...], tuple[ListedManifest, ...]]:
-    """The manifests before and after a commit that may make a difference; its parent must be there, if it has one."""
+    """The manifests before and after a commit that may make a difference; its parent, if any, must still be there."""
     parent = snapshot.parent_snapshot_id
     after = repository.list_manifests(state, snapshot)
     before = () if parent is None else repository.list_manifests(state, state.metadata.find_snapshot(parent))
     if _delete_paths(before) == _delete_paths(after):
-        # Files of manifests that both have can't have other deletes then.
+        # All deletes are the same then, so data manifests that both sides have make no difference.
         shared = _data_paths(before) & _data_paths(after)
         before, after = (
             tuple(m for m in listed if m.manifest.manifest_path not in shared) for listed in (before, after)
@@ -236,7 +236,7 @@ def manifests_around(
 
 
 def _identifiers(state: TableState, schema: Schema, names: Sequence[str] | None) -> tuple[str, ...]:
-    """The columns that tell a row. Raises ValidationError where there are none, and no row ids either."""
+    """The columns that identify a row. Raises ValidationError where there are none, and no row ids either."""
     found = tuple(names) if names is not None else schema.identifier_field_names()
     top = {f.name: f for f in schema.fields}
     for name in found:

@@ -58,7 +58,7 @@ class DataScan(ScanDisplay):
     selected_fields: tuple[str, ...]
     case_sensitive: bool
     limit: int | None
-    # What the scan was made by, and the call that makes it again with other options.
+    # The call that makes this scan again with other options.
     _again: Callable[..., Any] = field(kw_only=True, repr=False, eq=False)
     _session: SparkSession | None = field(default=None, repr=False, kw_only=True)
 
@@ -103,9 +103,9 @@ class DataScan(ScanDisplay):
 
     @lazy_property
     def projection(self) -> Schema:
-        """The schema of the rows, in the order that they were asked for; `_row_id` and its like can be among them.
+        """The schema of the rows, columns in the order asked for; metadata columns like `_row_id` can be among them.
 
-        With `_deleted` among them the rows are those of the planned files, deleted ones too.
+        With `_deleted` among them, deleted rows of the planned files are included.
         """
         return select(self.schema, self.selected_fields, self.case_sensitive, self._partition_type)
 
@@ -178,7 +178,7 @@ class DataScan(ScanDisplay):
     ) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection, a new one unless given, in which the rows are a view of that name.
 
-        Rows are read when they are asked for, local Parquet files by DuckDB itself; which rows are deleted is read now.
+        Rows are read when they are asked for, local Parquet files by DuckDB itself; position deletes are read now.
         """
         from icecore.engine.scan.relation.registered_scan import register_scan
 
@@ -193,7 +193,7 @@ class DataScan(ScanDisplay):
         return lazy_frame(self)
 
     def filtered(self, further: Expression) -> DataScan:
-        """The scan of the rows that another filter, bound to the schema, selects too."""
+        """The same scan with a further filter, which is bound to the schema."""
         from icecore.engine.expression.simplify import and_
 
         return evolve(self, row_filter=and_(self.row_filter, further))
@@ -248,8 +248,8 @@ class DataScan(ScanDisplay):
     def to_spark(self, session: SparkSession | None = None) -> DataFrame:
         """The rows as a Spark DataFrame, read by Spark from exactly the planned files.
 
-        Without a session the active one reads; raises ValidationError where there is none. Its own `count()` starts no
-        job where metadata tells it, nor do counts, minima and maxima in queries read its files then.
+        Without a session the active one reads; raises ValidationError where there is none. Where metadata tells it,
+        the DataFrame's `count()` starts no job, and counts, minima and maxima in queries read no file.
         """
         from icecore.engine.spark.read.scan_to_spark import read_plan, with_known_count
         from icecore.engine.spark.relation.java_classes import compile_ahead
@@ -269,9 +269,9 @@ class DataScan(ScanDisplay):
         return frame.limit(self.limit) if self.limit is not None else with_known_count(frame, planned.exact_count)
 
     def to_spark_filtered_there(self, session: SparkSession, further: Expression) -> DataFrame:
-        """The rows of the files that a further filter leaves, bound to the schema, which Spark applies to rows itself.
+        """The rows of the files that may match a further filter, bound to the schema; Spark applies it to rows itself.
 
-        The limit is not applied. What such a query joins them with may leave further files.
+        The limit is not applied. A join in the query may prune further files.
         """
         from icecore.engine.expression.simplify import and_
         from icecore.engine.spark.read.scan_to_spark import read_plan
@@ -311,7 +311,7 @@ class DataScan(ScanDisplay):
         export_plan(plan, str(folder))
 
     def _narrowest(self) -> Schema:
-        """A projection for counting: what the filter needs, or else any one column; with `_deleted` all rows count."""
+        """The projection for counting rows: only what the filter needs, else one column; `_deleted` if selected."""
         if DELETED in self.projection.fields:
             return Schema((DELETED,), self.schema.schema_id)
         if self.row_filter != TRUE:
@@ -337,7 +337,7 @@ class DataScan(ScanDisplay):
                 return
 
     def read_tasks(self, tasks: Sequence[FileScanTask], projection: Schema) -> Iterator[pa.RecordBatch]:
-        """The selected rows of the tasks, in order, a few files ahead; with the columns that the filter needs."""
+        """The selected rows of the tasks, in order, read a few files ahead; the filter's columns come too."""
         from icecore.engine.data.read.apply_deletes import DeleteCache
         from icecore.engine.data.read.read_ahead import read_ahead
 

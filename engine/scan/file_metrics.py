@@ -33,7 +33,7 @@ _INEXACT = (StringType, BinaryType, FixedType, UUIDType)
 
 
 def metric_columns(columns: Sequence[NestedField], specs: Mapping[int, PartitionSpec]) -> list[str]:
-    """The names of the wide columns that `FileMetrics` looks at for some columns."""
+    """The names of the wide columns from which `FileMetrics` answers about the given columns."""
     ids = {c.field_id for c in columns}
     parts = {f.field_id for spec in specs.values() for f in spec.fields if f.source_id in ids}
     return [*(f"{p}_{i}" for i in sorted(ids) for p in METRIC_PREFIXES), *(f"part_{i}" for i in sorted(parts))]
@@ -49,7 +49,7 @@ class Answered:
 
 @define
 class FileMetrics:
-    """The metrics of planned files. `exact` is a mask of the files of which every row counts."""
+    """The metrics of planned files. `exact` is a mask of the files all of whose rows count."""
 
     planned: PlannedFiles
     columns: pa.Table
@@ -75,7 +75,7 @@ class FileMetrics:
         return self._answered(found)
 
     def bounds(self, column: NestedField | None) -> list[tuple[Any, Any]]:
-        """The bounds of all values of each file, None where they are not known; for NaN there is no upper bound."""
+        """The bounds of each file's values, None where unknown; a file that may have NaN has no upper bound."""
         assert column is not None, "a minimum or maximum is of a column"
         kind = column.primitive_type
         if isinstance(kind, UUIDType):
@@ -111,7 +111,7 @@ class FileMetrics:
         return [uuid.UUID(bytes=v) if v is not None else None for v in values] if isinstance(kind, UUIDType) else values
 
     def _nulls(self, column: NestedField) -> list[int | None]:
-        """The number of nulls of each file. Of fields inside structs it is not trusted to count the structs' own."""
+        """The nulls in each file, None where unknown: counts of fields in structs may leave out nulls of the struct."""
         schema = self.planned.schema
         top = schema.parent_id(column.field_id) is None
         if top and column.required:
@@ -147,7 +147,7 @@ class FileMetrics:
         return out
 
     def _partition_values(self, column: NestedField) -> list[tuple[bool, Any]]:
-        """Of each file whether it is partitioned by the column itself, and the value that all its rows have."""
+        """For each file, whether it is in an identity partition of the column, and that partition's value."""
         specs, files = telling_specs(self.planned.state.metadata), self.planned.files
         by_spec = {
             i: f.field_id

@@ -77,17 +77,17 @@ class IncrementalAppendScan(DataScan):
 def added_by(
     repository: Repository, state: TableState, snapshots: Iterable[Snapshot]
 ) -> tuple[tuple[ListedManifest, ...], str]:
-    """The data manifests of files that the snapshots added, and a condition in SQL on these entries `e`."""
+    """The data manifests with files that the snapshots added, and an SQL condition on entries `e` to select those."""
     wanted = {s.snapshot_id: s for s in snapshots}
     found: dict[str, ListedManifest] = {}
     for snapshot in wanted.values():
         for listed in repository.list_manifests(state, snapshot):
             manifest = listed.manifest
-            # Each snapshot's new files are in manifests of its own; later lists may have merged them away, or have
-            # given them row ids after an upgrade (RL7), so the last listing counts.
+            # Each snapshot's new files are in manifests of its own; later lists may have merged these manifests away,
+            # or given them row ids after an upgrade (RL7), so the last listing counts.
             if manifest.content is ManifestContent.DATA and manifest.added_snapshot_id in wanted:
                 found[manifest.manifest_path] = listed
-    # An id that no entry can hold is none of an entry.
+    # Entries hold snapshot ids as int64, so a larger id is in none.
     ids = ", ".join(str(i) for i in sorted(wanted) if i <= _INT64_MAX)
     entries = f"e.status = {int(ManifestEntryStatus.ADDED)} AND e.snapshot_id IN ({ids})" if ids else "FALSE"
     return tuple(found.values()), entries

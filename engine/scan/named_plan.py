@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class NamedPlan:
     """A stored plan, up to date with the table that it was asked of.
 
-    `scan` reads it as any scan. `manifests_evaluated` manifests of the snapshot were evaluated this time,
-    of the others the results were stored.
+    `scan` reads its rows as any scan does. `manifests_evaluated` manifests of the snapshot were evaluated this time;
+    the results of the other `manifests_reused` were stored.
     """
 
     __repr__ = short_repr
@@ -63,7 +63,7 @@ class NamedPlan:
         return self.plan().to_arrow()
 
     def to_json_lines(self) -> Iterator[str]:
-        """The file scan tasks as JSON, one a line without its end. Spec: Appendix C, File Scan Task Serialization."""
+        """The file scan tasks as lines of JSON, without line ends. Spec: Appendix C, File Scan Task Serialization."""
         metadata = self._state.metadata
         schema = with_partition_sources(self.scan.schema, metadata)
         for task in self.plan_files():
@@ -89,10 +89,10 @@ def store_of(planner: Planner, state: TableState) -> PlanStore:
 def prefetch(
     planner: Planner, state: TableState, scan: DataScan, row_filter: Expression, name: str, ref: str | None
 ) -> NamedPlan:
-    """Plans the scan and stores it. A stored plan of that name serves where it has the same filter.
+    """Plans the scan and stores the plan, reusing a stored plan of that name that has the same filter.
 
-    `row_filter` is the scan's filter before it was bound: it is bound again to the schema of each later scan, with its
-    columns by id, whatever they are called by then.
+    `row_filter` is the scan's unbound filter: it is stored with the ids of its columns, and bound again to the schema
+    of each later scan, so renamed columns are found.
 
     Raises ValidationError for a name that can't be one, ExpressionError for a filter that can't be written down,
     StorageError where it can't be kept.
@@ -112,7 +112,10 @@ def prefetch(
 
 
 def load(planner: Planner, state: TableState, name: str, make_scan: Callable[..., DataScan]) -> NamedPlan:
-    """The plan of a name for the table's state. Raises NoSuchPlanError, ValidationError where a column is gone."""
+    """The plan of that name, brought up to date with the table's state.
+
+    Raises NoSuchPlanError, ValidationError where a column is gone.
+    """
     store = store_of(planner, state)
     known = store.read(name)
     if known is None:
@@ -127,7 +130,7 @@ def load(planner: Planner, state: TableState, name: str, make_scan: Callable[...
     )
     plan, stored = _refreshed(planner, state, scan, head, known)
     if plan.manifests_evaluated or stored.head["parts"] != known.head["parts"]:
-        # A plan that can't be kept is a plan all the same.
+        # A plan that can't be stored can be used all the same.
         with contextlib.suppress(StorageError):
             store.write(stored)
     return plan
@@ -145,7 +148,7 @@ def _refreshed(
 ) -> tuple[NamedPlan, StoredPlan]:
     kept = None if known is None else Kept.from_stored(known.head, known.tables)
     found = refresh(planner, state, scan.snapshot, scan.row_filter, scan.schema, kept)
-    # The scan has a plan now, which it would make itself otherwise.
+    # With this the scan does not plan again.
     scan.__dict__["planned"] = found.planned
     plan = NamedPlan(head["name"], scan, found.manifests_evaluated, found.manifests_reused, state)
     snapshot_id = plan.snapshot_id

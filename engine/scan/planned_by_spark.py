@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from icecore.projections.distributed_plan.spark_planner import SparkPlanner
 
-# Those whose order is that of the Spark types that they are shown as. Spark cuts nanoseconds, and sees uuids as text.
+# The types that Spark orders alike. Spark truncates nanoseconds, and has uuids as text.
 _ORDERED = (IntegerType, LongType, DateType, DecimalType, StringType, TimestampType, TimestamptzType)
 
 
@@ -55,8 +55,8 @@ Scan = TypeVar("Scan", bound=Plannable)
 def planned_by(scan: Scan, session: SparkSession) -> Scan:
     """The same scan, planned by Spark: tasks expand its manifests, and only the plan's files are brought here.
 
-    The plan is the same one: for tables whose entries one machine should not hold. `explain` looks into the entries
-    here nevertheless.
+    The plan is the same. This is for tables whose entries are too many for one machine; `explain` still reads them
+    here.
     """
 
     def again(**others: Any) -> Any:
@@ -70,7 +70,7 @@ def plan_frame(scan: Plannable, session: SparkSession) -> DataFrame:
     """The plan as a Spark DataFrame, made by Spark: the columns of `plan().to_arrow()`, a row for each data file.
 
     Raises ValidationError where the table's files are not written out yet, or the filter can't be said in Spark SQL;
-    what is found in manifests and delete files is found as Spark runs, and reported in its exceptions.
+    faults in manifests and delete files are found as Spark runs, and reported in its exceptions.
     """
     return _planner(scan, session).frame()
 
@@ -84,7 +84,7 @@ def planned(scan: Plannable) -> PlannedFiles:
 
 
 def planned_with_columns(scan: Plannable, names: Sequence[str]) -> tuple[PlannedFiles, pa.Table]:
-    """The same, with the named columns of the wide entries that there are, in the order of the files."""
+    """The plan's files, and those of the named wide columns that exist, in the order of the files."""
     if scan._session is not None:
         return _planner(scan, scan._session).planned_with_columns(names)
     listed, entries = scan._manifests()
@@ -95,8 +95,8 @@ def planned_with_columns(scan: Plannable, names: Sequence[str]) -> tuple[Planned
 class Replanned:
     """A scan that is planned again with a further filter, bound to its schema.
 
-    It keeps no planner alive and opens none that was closed: then it raises StorageError. `is_filtered` says whether
-    its filter has a query's own filters in it already.
+    It keeps no planner alive: calls raise StorageError once the planner is gone or closed. `is_filtered` says whether
+    its filter includes the query's own filters already.
     """
 
     _planner: ref[Planner]
@@ -114,10 +114,10 @@ class Replanned:
         return left.files["file_path"]
 
     def known(self, further: Expression, asked: Sequence[tuple[str, NestedField | None]]) -> list[str | None] | None:
-        """The answers to aggregates as text, null for no value; None where metadata does not tell all of them.
+        """The answers to aggregates as text, None for one without a value; None if metadata does not tell all of them.
 
-        The filter is what rows are kept by, no more and no less. An aggregate is a function, and the column that it is
-        of; `count` of none counts rows. Of minima and maxima those are told whose order is Spark's.
+        The filter must select exactly the rows that the query keeps. Each aggregate is a function and its column; a
+        `count` without a column counts rows. A minimum or maximum is told only for types that Spark orders alike.
         """
         from icecore.engine.scan.aggregates import Aggregate, RowsNeededError, aggregate
         from icecore.engine.scan.file_metrics import metric_columns
@@ -144,7 +144,7 @@ class Replanned:
 
 
 def replanned(scan: Plannable, of_query: Expression | None = None) -> Replanned | None:
-    """The same scan for further filters, beyond one of a query if it is given; None where plans are not made here."""
+    """The scan, to be planned again with filters besides its own and the query's, if any; None where Spark plans it."""
     if scan._session is not None:
         return None
     listed, entries = scan._manifests()

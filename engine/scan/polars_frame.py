@@ -69,7 +69,7 @@ def lazy_frame(scan: Filtered) -> pl.LazyFrame:
         needed = {*wanted, *([] if predicate is None else predicate.meta.root_names())} or set(names[:1])
         fields = tuple(f for f in scan.projection.fields if f.name in needed)
         projection = Schema(fields, scan.schema.schema_id)
-        # What a predicate leaves out counts for the scan's own limit.
+        # The scan's own limit counts rows before the predicate drops any.
         condition = None if predicate is None or scan.limit is not None else condition_of(predicate, scan.schema)
         limits = [n for n in (scan.limit, n_rows if predicate is None else None) if n is not None]
         for batch in _batches(scan if condition is None else scan.filtered(condition), projection, limits):
@@ -144,14 +144,14 @@ def _comparison(name: str, op: str, literal: Any, schema: Schema) -> Expression 
 
 
 def _column(name: str, schema: Schema) -> NestedField | None:
-    """The top-level column of that name; None for one that a dotted name could be mistaken for."""
+    """The top-level column of that name; None where the name could also be the path of a nested column."""
     found = next((f for f in schema.fields if f.name == name), None)
     return found if found is not None and schema.name_of(found.field_id) == name and "." not in name else None
 
 
 def _value(literal: Any, field: NestedField) -> Any:
-    """A literal of just the column's type as a filter has it; None for any other."""
-    # Those that Polars has not yet given a type are as Python has them.
+    """A literal as a filter has it, if it is of exactly the column's type; else None."""
+    # Literals under `Dyn` have no Polars type yet, only a Python one.
     scalar = literal.get("Scalar") or literal.get("Dyn") if isinstance(literal, dict) else None
     kind, value = next(iter(scalar.items()), ("", None)) if isinstance(scalar, dict) else ("", None)
     of_type = _VALUES.get((type(field.field_type), kind))

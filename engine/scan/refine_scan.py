@@ -50,19 +50,19 @@ def _again(
 
 
 def update(scan: Scan, **overrides: Any) -> Scan:
-    """The scan with other options of `Table.scan`. Raises TypeError for others, and what `Table.scan` raises."""
+    """The scan with other options of `Table.scan`. Raises TypeError for unknown ones, and what `Table.scan` raises."""
     made: Scan = scan._again(**overrides)
     return made
 
 
 def filter(scan: Scan, expr: FilterLike) -> Scan:
-    """The scan of those of its rows that match another condition too. Raises ExpressionError."""
+    """The scan of its rows that also match another condition. Raises ExpressionError."""
     made: Scan = scan._again(narrower=parse_filter(expr))
     return made
 
 
 def select(scan: Scan, *field_names: str) -> Scan:
-    """The scan of these columns, of which it must have had each. Raises ValidationError."""
+    """The scan of these columns, all of which it must have already. Raises ValidationError."""
     if "*" in field_names:
         return scan
     if "*" not in scan.selected_fields and (gone := sorted(set(field_names) - set(scan.selected_fields))):

@@ -30,7 +30,7 @@ from icecore.projections.plan.planner import Planner
 class SnapshotDiff:
     """The changes from one snapshot to another; None stands for a table without rows.
 
-    What commits between them did and undid is no difference.
+    Changes that commits between them made and undid are no difference.
     """
 
     before: Snapshot | None
@@ -58,16 +58,18 @@ class SnapshotDiff:
         return pa.Table.from_pylist(list(rows_of_object(each)), schema=DIFF_SCHEMA)
 
     def files(self) -> pa.Table:
-        """The live data and delete files of only one of both: `change` is `added` or `removed`, the rest as in `files`.
+        """The live data and delete files that only one snapshot has.
+
+        `change` is `added` or `removed`, the other columns are as in `files`.
 
         Raises StorageError, CorruptFileError.
         """
         return _of_one_only(*self._live_files())
 
     def rows(self) -> pa.Table:
-        """The rows of only one of both, with `_change_type` DELETE and INSERT.
+        """The rows that only one snapshot has, with `_change_type` DELETE or INSERT.
 
-        Rows of the same values are the same, unless row ids tell them apart: where format version 3 overwrote a row.
+        Rows with the same values are the same, unless their row ids differ, as after an overwrite in format version 3.
         Raises StorageError, CorruptFileError.
         """
         return self._changelog.changes_between(self.before, self.after)

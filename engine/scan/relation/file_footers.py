@@ -1,4 +1,4 @@
-"""The columns that Parquet files have: as their names tell where the engine wrote them, else from their footers.
+"""The columns of Parquet files: from marks in the names of files that the engine wrote, else from footers.
 
 Spec: Column Projection (P1, P2). A file without field ids gets them from the table's name mapping.
 """
@@ -32,9 +32,9 @@ _AT_ONCE = 1000
 
 @define
 class FileFooters:
-    """The columns of a table's files. Files that have the same ones share one object.
+    """The columns of a table's files. Files with the same columns share one object.
 
-    No mark tells of the columns of row lineage, so with these all footers are read.
+    Marks don't tell of row lineage columns, so all footers are read where these are asked for.
     """
 
     _metadata: TableMetadata
@@ -47,7 +47,7 @@ class FileFooters:
         self._marks = {schema_mark(s): file_columns(s.fields) for s in schemas}
 
     def of(self, files: Sequence[ContentFile], paths: Sequence[str | None]) -> list[FileColumns | None]:
-        """The columns of each file; None where DuckDB should not read it, as of one without a path."""
+        """The columns of each file; None where DuckDB should not read the file, as one without a path."""
         marks = [mark_of(f.file_path) for f in files]
         asked = [i for i, (m, p) in enumerate(zip(marks, paths, strict=True)) if p is not None and self._is_read(m)]
         read: dict[int, FileColumns | None] = {}
@@ -73,7 +73,7 @@ class FileFooters:
         return self._known.setdefault((id(known), *lineage.items()), {**known, **lineage}) if lineage else known
 
     def _read(self, files: Sequence[ContentFile], paths: Sequence[str]) -> list[FileColumns | None]:
-        """The columns by the footers; of none where one can't be read: then the error is that of its reader."""
+        """The columns by the footers; None for all if one can't be read: the engine's own reader raises its error."""
         try:
             rows = duck.rows(connection(), query(SQL, "footers"), {"files": list(paths)})
         except duckdb.Error:
@@ -82,7 +82,7 @@ class FileFooters:
         return [self._columns(f, by_path.get(p, [])) for f, p in zip(files, paths, strict=True)]
 
     def _columns(self, file: ContentFile, elements: list[tuple[Any, ...]]) -> FileColumns | None:
-        """The columns of one file, of the elements of its schema in depth-first order."""
+        """The columns of one file, from the elements of its schema in depth-first order."""
         top = _top_level(elements)
         if not top or len({name.lower() for name, *_ in top}) < len(top):
             return None
@@ -91,9 +91,9 @@ class FileFooters:
         elif (mapping := NAME_MAPPING.find(self._metadata.properties)) is not None:
             ids = self._identified(file, [name for name, *_ in top], mapping)
         else:
-            return None  # types may tell, which the reader of this engine looks at
+            return None  # the engine's own reader looks at types too
         made = [(i, _column(*element)) for i, element in zip(ids, top, strict=True) if i is not None]
-        # The first of an id, as the reader has it.
+        # The first column of an id counts, as in the engine's own reader.
         return self._known.setdefault(tuple(made), dict(reversed(made)))
 
     def _identified(self, file: ContentFile, names: list[str], mapping: NameMapping) -> list[int | None]:

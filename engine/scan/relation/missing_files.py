@@ -1,6 +1,6 @@
-"""Files of a scan that are gone: the commit is named that expired its snapshot, purged its table or deleted the file.
+"""Missing files of a scan: errors name the commit that expired its snapshot, purged its table or deleted the file.
 
-Where none did, somebody deleted them beside the log.
+Without such a commit, somebody deleted the files without the log.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def rows_or_expiry(scan: OfSnapshot, batches: Iterable[pa.RecordBatch]) -> Itera
 
 @contextmanager
 def telling_expiry(repository: Repository, state: TableState, snapshots: Iterable[Snapshot]) -> Iterator[None]:
-    """A context in which files of snapshots, and of those before them, are read.
+    """A context for reading the files of snapshots, and of the snapshots before them.
 
     Raises MissingFileError as `with_expiry` tells it.
     """
@@ -66,9 +66,9 @@ def telling_expiry(repository: Repository, state: TableState, snapshots: Iterabl
 def _told(
     repository: Repository, state: TableState, snapshot_ids: Iterable[int], error: MissingFileError
 ) -> MissingFileError:
-    """The error with the first commit after the state that expired one of the snapshots, else with what deleted it.
+    """The error, naming the first commit after the state that expired one of the snapshots, else what deleted the file.
 
-    That an earlier snapshot was expired says nothing: it may have let other files go.
+    Else that is the purge of the table. The expiry of earlier snapshots proves nothing: it may be about other files.
     """
     name, store = name_text(state.identifier), repository.store
     for snapshot_id in snapshot_ids:
@@ -80,7 +80,7 @@ def _told(
         if gone is None and (purged_at := repository.state(state.stream).purged_at) is not None:
             gone = store.event_at(purged_at)
         if gone is None:
-            # A client that expires snapshots deletes their files itself, and which these are is not in the log.
+            # A client that expires snapshots deletes their files itself, and the log does not tell which.
             lead = "" if any_expired else "no commit let it go: "
             return MissingFileError(f"{error}; {lead}`icecore verify` tells all files that are gone")
         is_purge = gone.kind == ev.TABLE_PURGED

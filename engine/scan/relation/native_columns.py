@@ -57,9 +57,9 @@ _LINEAGE = {f.field_id for f in LINEAGE}
 
 @frozen
 class FileColumn:
-    """A top-level column of a file: its name there, and DuckDB's type of it, or the type that the engine wrote.
+    """A top-level column of a file: its name there, with DuckDB's `type`, or the type that the engine has `written`.
 
-    The latter is of nested columns alone, the former of all others; both are None where DuckDB should not read it.
+    Nested columns have only the latter, all others only the former; both are None where DuckDB should not read it.
     """
 
     name: str
@@ -88,9 +88,9 @@ class Given:
 
 @frozen
 class OfFile:
-    """A column with a value for each file, whose numbers the position of a row is added to where `by_position`.
+    """A column with one value for each file, to which the position of a row is added if `by_position`.
 
-    `stored` is the name of the column of a file that has values of its own for some rows.
+    `stored` names the file's own column, whose values, where not null, are taken instead.
     """
 
     stored: str | None = None
@@ -113,7 +113,7 @@ def duckdb_type(t: Type) -> str | None:
 
 
 def is_native(t: Type) -> bool:
-    """Whether DuckDB reads all that there is inside of a type as this engine does."""
+    """Whether DuckDB reads a type, and all types nested in it, as this engine does."""
     inside = children(t)
     if not inside:
         return duckdb_type(t) is not None
@@ -152,7 +152,7 @@ def native_column(field: NestedField, columns: FileColumns, identity: Mapping[in
 
 
 def _metadata_column(field_id: int, columns: FileColumns) -> NativeColumn | None:
-    """A metadata column; `_deleted` is left to the reader of this engine, as it has the deleted rows come too."""
+    """A metadata column; `_deleted` is left to the reader of this engine, as it asks for deleted rows too."""
     if field_id in _OF_FILE:
         return OfFile()
     if field_id == POS.field_id:
@@ -176,7 +176,7 @@ def _read(wanted: Type, found: FileColumn) -> Read | None:
 
 
 def _widens(source: str, wanted: Type) -> bool:
-    """Whether a decimal has fewer digits than it should, and as many after the point."""
+    """Whether a decimal type is promoted: to a larger precision, with the same scale."""
     if not isinstance(wanted, DecimalType) or not source.startswith("DECIMAL("):
         return False
     precision, _, scale = source.removeprefix("DECIMAL(").removesuffix(")").partition(",")

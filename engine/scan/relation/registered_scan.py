@@ -24,9 +24,9 @@ def register_scan(connection: duckdb.DuckDBPyConnection, name: str, scan: Scanne
 
 
 def register_relation(connection: duckdb.DuckDBPyConnection, name: str, relation: ScanRelation) -> list[RowStream]:
-    """The streams of a relation, which becomes a view of that name, all that it is made of registered.
+    """Makes a relation a view of that name, with all its parts registered; returns its streams.
 
-    They are the connection's own: another that the relation is registered in has others, and other errors in them.
+    The streams are the connection's own: each connection has its streams of the relation, with their own errors.
     """
     streams = []
     for part, rows in relation.relations.items():

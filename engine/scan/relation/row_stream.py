@@ -13,7 +13,7 @@ from attrs import define, field
 class RowStream:
     """Rows of a schema as the Arrow PyCapsule interface has them; `read` gives the batches, each time from the first.
 
-    An error of reading is kept in `failed`, because to whom reads through Arrow it is a text.
+    An error of reading is kept in `failed`, because Arrow hands its text alone to the reader.
     """
 
     schema: pa.Schema

@@ -51,7 +51,7 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import NestedField
 
 MOST_GROUPS = 64
-"""With more kinds of files than that the rest is read by this engine."""
+"""The most groups of like files that DuckDB reads; this engine reads the files of further groups."""
 
 _BYTES_OF_TASK = 2048
 _GLOB = frozenset("*?[")
@@ -81,9 +81,9 @@ class Scanned(Protocol):
 
 @frozen
 class ScanRelation:
-    """A query over relations that have to be registered by these names, and the local files that it reads itself.
+    """A query over `relations`, which have to be registered by these names, and over local `files` that DuckDB reads.
 
-    `held_bytes` is about what it takes to hold it.
+    `held_bytes` is about the memory that it takes to keep the relation.
     """
 
     sql: str
@@ -108,11 +108,11 @@ def scan_relation(
     *,
     may_read_files: bool = True,
 ) -> ScanRelation:
-    """The relation of the rows of a scan's tasks, with the columns of its projection by name, null where not `needed`.
+    """The rows of a scan's tasks as a relation, with the columns of its projection by name, null where not `needed`.
 
-    Files are read by DuckDB where it may. The names of all relations begin with the prefix. A name that DuckDB takes
-    for that of an earlier column has a number at its end, as in a registered Arrow table. Raises ValidationError where
-    a partition spec is missing.
+    DuckDB reads files itself where it may. The names of all relations begin with the prefix. A column whose name is an
+    earlier one's but for case gets a number at its end, as in a registered Arrow table. Raises ValidationError where a
+    partition spec is missing.
     """
     return _Relation(scan, prefix, needed, may_read_files).relation(tasks)
 
@@ -160,13 +160,13 @@ class _Relation:
         names = [f"c{i} AS {quote(name)}" for i, name in enumerate(column_names(self.scan.projection))]
         limit = "" if self.scan.limit is None else f"LIMIT {self.scan.limit}"
         sql = query(SQL, "renamed", columns=", ".join(names), rows=duck.union_all(parts), limit=limit)
-        # A stream reads what is deleted each time, and would hold on to what was read here.
+        # A stream reads deletes anew each time; the ones read here would only stay in memory.
         self.deletes = DeleteCache()
         held = sum(r.nbytes for r in self.relations.values() if isinstance(r, pa.Table)) + _BYTES_OF_TASK * len(tasks)
         return ScanRelation(sql, self.relations, tuple(self.files), held)
 
     def counted(self, tasks: Sequence[FileScanTask]) -> tuple[int, list[FileScanTask]]:
-        """The number of rows of the files that need not be read where nothing else matters, and the tasks of others."""
+        """The number of rows in files that need no reading, as no column is needed, and the tasks of other files."""
         if self.needed is None or DELETED in self.fields or any(f.field_id in self.needed for f in self.fields):
             return 0, list(tasks)
         return self.deletes.counted_rows(self.scan.storage, tasks)
@@ -176,11 +176,11 @@ class _Relation:
         if self.needed is None:
             return set()
         found = {i for i, f in enumerate(self.fields) if f.field_id not in self.needed}
-        # One column tells how many rows there are.
+        # One column is still read, to know the number of rows.
         return found if len(found) < len(self.fields) else found - {0}
 
     def typed(self, without: Iterable[int]) -> pa.Schema:
-        """The Arrow schema of the columns, by their places, but for some."""
+        """The Arrow schema of the columns, named by their places, without some of them."""
         made = [field_to_arrow(f, with_ids=False).with_name(f"c{i}") for i, f in enumerate(self.fields)]
         return pa.schema([f.with_nullable(True) for i, f in enumerate(made) if i not in set(without)])
 
@@ -194,14 +194,14 @@ class _Relation:
         return query(SQL, "given_rows", columns=", ".join(columns), rows=rows)
 
     def null(self, place: int) -> str:
-        """No value, of the type of a column where SQL has a name for that."""
+        """A null in SQL, of the column's type where DuckDB has a name for it."""
         named = duckdb_type(self.fields[place].field_type)
         return "NULL" if named is None else f"CAST(NULL AS {named})"
 
     # Which files are read by whom
 
     def grouped(self, tasks: Sequence[FileScanTask]) -> tuple[list[_Group], list[FileScanTask]]:
-        """The files that DuckDB reads, those alike together, and the tasks that are left."""
+        """The files that DuckDB reads, in groups of like files, and the tasks of the other files."""
         paths = [self.readable_path(t) for t in tasks]
         missing = self.missing()
         with_lineage = any(f in LINEAGE and i not in missing for i, f in enumerate(self.fields))
@@ -228,7 +228,7 @@ class _Relation:
         return path if path is not None and _GLOB.isdisjoint(path) and task.residual == TRUE else None
 
     def native_columns(self, task: FileScanTask, found: FileColumns) -> tuple[Any, tuple[NativeColumn, ...]]:
-        """The columns of a file, and what files that can be read along with it have in common; None for neither."""
+        """The key of the group that a file is read in, and its columns; None and `()` if DuckDB can't read it."""
         hides_places = any(c.name.lower() in _PLACES for c in found.values())
         if task.delete_files and hides_places:
             return None, ()
@@ -265,7 +265,7 @@ class _Relation:
         return query(SQL, "files_with_deletes", **parts, deleted=self.register(f"deleted_{number}", deleted))
 
     def constant(self, place: int, column: NativeColumn, tasks: Sequence[FileScanTask]) -> pa.Array | None:
-        """The values that a column needs of files by their places, or one for all of them; None where it needs none."""
+        """A column's constants: one value for all files, or a list with one for each file; None where it needs none."""
         field = self.fields[place]
         match column:
             case Given(value=value) if value is not None:
@@ -290,9 +290,9 @@ class _Relation:
         }[field_id]
 
     def deleted(self, tasks: Sequence[FileScanTask]) -> pa.Table | None:
-        """The deleted positions of files by their places; None where there are none.
+        """The deleted positions of each file, by its place among the tasks; None if no file has deletes.
 
-        They are read now: of a table DuckDB knows how many rows it has, and joins it the right way round.
+        They are read now, into a table: DuckDB knows its number of rows, and so joins it the right way round.
         """
         found = [
             (place, self.deletes.deleted_positions(self.scan.storage, t.file.file_path, t.delete_files))
