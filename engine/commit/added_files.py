@@ -1,7 +1,7 @@
 """Content files that a commit adds, as the entries of its manifests, checked before anything is stored.
 
-What an event holds is written to manifests that other engines read, so what can't stand there is refused here, however
-the files come: described by a caller, or written by this process. Spec: Manifests (M2, M4, M5), Delete Formats (D1).
+Other engines read the manifests that an event becomes, so files that a manifest can't hold are refused here, whether a
+caller described them or this process wrote them. Spec: Manifests (M2, M4, M5), Delete Formats (D1).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from icecore.engine.spec.types import (
 )
 
 UNKNOWN_COUNT = -1
-"""What some writers leave for a count that they don't know."""
+"""The count that some writers give where they don't know it."""
 _INT64 = range(-(2**63), 2**63)
 _INT32 = range(-(2**31), 2**31)
 _COUNTS = range(UNKNOWN_COUNT, 2**63)
@@ -203,7 +203,7 @@ def _is_value(kind: PrimitiveType, value: Any) -> bool:
 
 
 def _is_result(f: PartitionField, kind: PrimitiveType, value: Any) -> bool:
-    """Whether a value is one that the field's transform gives: a plan would miss rows under any other."""
+    """Whether the field's transform can give a value: under any other value a plan would miss rows."""
     match f.transform:
         case VoidTransform():
             return False

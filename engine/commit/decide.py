@@ -48,10 +48,10 @@ LiveEntries = Callable[[ListedManifest], pa.Table]
 class ProduceSnapshot:
     """Makes a snapshot on a branch from added entries and removals.
 
-    `is_planned` says that added delete files and removals were planned on the head `base_snapshot_id`; where the head
-    has moved since, the command has to be planned again, unless it `outlives_appends`, as what no other data file makes
-    a difference to, and nothing else was done to files. `clusterings` put live entries into other manifests. `summary`
-    holds extra properties. A command that changes nothing and has no properties makes no snapshot. One that is staged
+    `is_planned` says that added delete files and removals were planned on the head `base_snapshot_id`. Once the head
+    has moved, the command has to be planned again, unless it `outlives_appends` (further data files make no difference
+    to it) and nothing but data files was added. `clusterings` put live entries into other manifests. `summary` holds
+    extra properties. A command that changes nothing and has no properties makes no snapshot. A snapshot that is staged
     for audit moves no branch.
     """
 
@@ -81,7 +81,7 @@ class ProduceSnapshot:
 class ChangeMetadata:
     """Changes metadata without a snapshot: `updates_for` gives the updates for the state it is decided on.
 
-    `replaces` says that it puts another table in the place of what is there.
+    `replaces` says that the change replaces the table by another one.
     """
 
     updates_for: Callable[[TableMetadata], list[TableUpdate]]
@@ -96,7 +96,7 @@ class Context:
     """The inputs of a decision that need I/O: the id and time of the event to be, and lookups of manifests.
 
     `list_manifests` gives the manifests of a snapshot, from the log or from its file; `has_list` says whether the log
-    has them. `live_entries` gives those of a committed manifest with all that they inherit; asked for merging only.
+    has them. `live_entries` gives a committed manifest's live entries with all that they inherit, for merging only.
     """
 
     event_id: str
@@ -116,7 +116,7 @@ class Decision:
     content: pa.Table | None = field(default=None, repr=False)
     metadata: TableMetadata | None = field(default=None, repr=False)
     moved_orders: Mapping[int, int] = field(factory=dict)
-    """Ids of sort orders as the client's files may name them, with those that the orders got instead."""
+    """The ids by which the client's files may name sort orders, with the ids that these orders got instead."""
 
     @property
     def given(self) -> tuple[Snapshot, ...]:
@@ -141,7 +141,7 @@ def decide(base: TableMetadata, commands: Iterable[Command], context: Context) -
     """The decision of several commands that make one commit, each on the state the one before leaves.
 
     Raises ValidationError where a command breaks a rule or names what is not there, NoSuchSnapshotError for a branch
-    that is not.
+    that does not exist.
     """
     deciding = _Deciding(base, context)
     is_replace = False
@@ -295,7 +295,7 @@ class _Deciding:
 
 
 def accepted_updates(metadata: TableMetadata, changes: Iterable[TableUpdate]) -> list[TableUpdate]:
-    """The updates as an event of them holds them, under ids of the table's own.
+    """The updates as an event stores them, with ids of the table's own.
 
     Raises ValidationError, CommitFailedError.
     """
@@ -303,14 +303,14 @@ def accepted_updates(metadata: TableMetadata, changes: Iterable[TableUpdate]) ->
 
 
 class StaleRemovals(Exception):
-    """A signal that the branch moved after the removals were planned, or the name to another table: it is done anew.
+    """A signal to plan again: the branch or the name moved since, or this takes too long inside of the write lock.
 
     Never leaves the engine.
     """
 
 
 def leaving_out(snapshot_ids: Collection[int]) -> ChangeMetadata:
-    """Removes the snapshots among these that no branch or tag is at any more."""
+    """Removes those of the snapshots that no branch or tag refers to any more."""
 
     def updates_for(metadata: TableMetadata) -> list[TableUpdate]:
         heads = {ref.snapshot_id for ref in metadata.refs.values()}

@@ -52,7 +52,7 @@ class DryRun:
 
     @property
     def totals(self) -> dict[str, int]:
-        """The totals after the last of those snapshots: `total-records` and the like; empty without a snapshot."""
+        """The totals after the last new snapshot: `total-records` and the like; empty without a snapshot."""
         return totals_of(self.payload)
 
 
@@ -133,7 +133,7 @@ def summaries_of(payload: Mapping[str, Any]) -> tuple[Mapping[str, str], ...]:
 
 
 def totals_of(payload: Mapping[str, Any]) -> dict[str, int]:
-    """The totals after the last of those snapshots."""
+    """The totals after the last snapshot that a table's event adds."""
     found = summaries_of(payload)
     last = found[-1] if found else {}
     return {k: int(v) for k, v in last.items() if k.startswith("total-")}

@@ -1,7 +1,7 @@
 """The checks of manifest lists and manifests that a client wrote: they must fit the table and each other.
 
-What is looked at is what reading relies on; what writers are known to differ in is not. DuckDB, for one, says of each
-manifest that it holds data and is of the default spec, and puts the manifest's own columns where the table's belong.
+Only what reading relies on is checked; where writers are known to differ, it is not. DuckDB, for one, says of each
+manifest that it holds data and is of the default spec, and gives the manifest's own columns as the table's schema.
 Spec: Manifest Lists (L1), Manifests (M1 to M5), Sequence Number Inheritance.
 """
 
@@ -30,7 +30,7 @@ from icecore.engine.spec.transform import VoidTransform
 from icecore.engine.spec.types import walk
 
 DATA_FILE_FIELD = 2
-"""The field id of the file in an entry, as a column of no table would be named."""
+"""The field id of `data_file` in manifest entries, which tells their schema from that of a table."""
 _KINDS = {ManifestContent.DATA: "data files", ManifestContent.DELETES: "delete files"}
 _STATUSES = {
     ManifestEntryStatus.ADDED: "added",
@@ -55,7 +55,7 @@ class GivenCheck:
     # The list
 
     def check_list(self, header: AvroHeader, manifests: Iterable[ManifestFile]) -> None:
-        """Raises ValidationError where the list or a record of it is none of this snapshot, table or version."""
+        """Raises ValidationError where the list or a record of it does not fit the snapshot, table or version."""
         location = self.snapshot.manifest_list or "its manifest list"
         self._check_version(header, location, exact=True)
         found = _number(header, "snapshot-id")
@@ -69,7 +69,7 @@ class GivenCheck:
             self.check_record(manifest)
 
     def check_record(self, manifest: ManifestFile) -> None:
-        """Raises ValidationError where a list's record of a manifest is none of this table."""
+        """Raises ValidationError where a list's record of a manifest does not fit the table."""
         path, spec_id = manifest.manifest_path, manifest.partition_spec_id
         spec = self.metadata.specs.get(spec_id)
         if spec is None:
@@ -87,7 +87,7 @@ class GivenCheck:
         self._check_number(path, "its least sequence number", manifest.min_sequence_number)
 
     def check_same(self, manifest: ManifestFile, known: ManifestFile) -> None:
-        """Raises ValidationError where the list says something else of a manifest than the table does so far."""
+        """Raises ValidationError where the list contradicts the record that the table has of a manifest."""
         for name in ("content", "partition_spec_id", "sequence_number"):
             found, expected = getattr(manifest, name), getattr(known, name)
             if found != expected:
@@ -136,7 +136,7 @@ class GivenCheck:
     def check_entries(self, manifest: ManifestFile, entries: pa.Table) -> None:
         """Raises ValidationError where a manifest's entries, as its file has them, don't fit its record.
 
-        Raises CommitFailedError where they name a sort order that the commit adds by an id that means another by now.
+        Raises CommitFailedError where they name a sort order of this commit by an id that another order has by now.
         """
         path = manifest.manifest_path
         for given in sorted(self.moved_orders.keys() & set(pc.unique(entries["sort_order_id"]).to_pylist())):
@@ -188,9 +188,9 @@ class GivenCheck:
             yield f"it has deletes by column {unknown[0]}, which the table does not have"
 
     def _metrics_faults(self, entries: pa.Table) -> Iterator[str]:
-        """The metrics of ids that the table may give to a column later, which they would then be taken for.
+        """The metrics of field ids that the table has not given yet: a later column would take them for its own.
 
-        Entries of files that were there before are left alone: a table that was registered may have such metrics.
+        Only added entries are checked, as a table that was registered may have such metrics.
         """
         added = entries.filter(pc.equal(entries["status"], int(ManifestEntryStatus.ADDED)))
         for name in METRICS:
@@ -233,7 +233,7 @@ def _spec_of(header: AvroHeader) -> PartitionSpec | None:
 
 
 def _schema_of(header: AvroHeader) -> Schema | None:
-    """The table's schema in a header; None where it has none that can be read, or that of the entries themselves."""
+    """The table's schema in a header; None where it can't be read, or is the schema of the manifest's entries."""
     try:
         text = header.text("schema")
         schema = None if text is None else Schema.from_dict(loads(text, "schema"))
@@ -249,7 +249,7 @@ def _schema_of(header: AvroHeader) -> Schema | None:
 
 
 def _is_same_spec(found: PartitionSpec, own: PartitionSpec) -> bool:
-    """Whether a header's spec is the table's; names may differ, which nothing is read by."""
+    """Whether a header's spec is the table's; field names may differ, as nothing is read by them."""
     return [(f.source_ids, f.field_id, f.transform) for f in found.fields] == [
         (f.source_ids, f.field_id, f.transform) for f in own.fields
     ]

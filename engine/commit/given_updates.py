@@ -94,11 +94,10 @@ def with_checked_lists(updates: Iterable[U]) -> list[U]:
 
 
 def check_given_updates(before: TableMetadata | None, after: TableMetadata, updates: Sequence[TableUpdate]) -> None:
-    """Raises ValidationError for unknown parents and schemas of snapshots, and for specs and orders without columns.
+    """Raises ValidationError for unknown parents and schemas of snapshots, and for specs and orders of unknown columns.
 
-    Those in use must fit the current schema.
-
-    `before` is the table that they were applied to, None for a new one, and `after` what came of it.
+    The default spec and sort order must fit the current schema. `before` is the metadata that the updates were applied
+    to, None for a new table, and `after` is the result.
     """
     snapshots: Mapping[int, Snapshot] = {} if before is None else before.snapshots_by_id
     added = set[int]()
@@ -148,11 +147,11 @@ def check_given_updates(before: TableMetadata | None, after: TableMetadata, upda
 
 
 def check_types(before: TableMetadata, after: TableMetadata) -> None:
-    """Raises ValidationError where columns of a snapshot that stays current get a type that theirs can't become.
+    """Raises ValidationError for types that the columns of a snapshot, which stays current, can't be promoted to.
 
-    A type that stays is left alone: a table that was registered or rolled back may have such a one, and partition
-    fields that came after a promotion. So are all types where the snapshot has no files, and those that PyIceberg's
-    `update_column` changes although T7 does not, where no partition field is over them: their rows are read.
+    A type that the commit does not change is not checked: a registered or rolled back table may have such a one, and
+    partition fields may have come after a promotion. Neither are types where the snapshot has no data files, nor the
+    changes beyond T7 that PyIceberg's `update_column` makes, if no partition field is over them: such rows can be read.
     """
     head, version = before.current_snapshot(), after.format_version
     is_current = head is not None and head.snapshot_id == after.current_snapshot_id

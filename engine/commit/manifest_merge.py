@@ -16,11 +16,11 @@ from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 
 BYTES_PER_ENTRY = 256
-"""What an entry is taken to need: the length of a manifest is not known before it is written."""
+"""The assumed bytes of an entry, as the length of a manifest is not known before it is written."""
 MAX_DEPTH = 4
-"""How many manifests may build on each other before one keeps its entries in the log itself.
+"""The most manifests that may build on each other; the next one keeps all its entries in the log.
 
-Each level is looked up when the manifest is read, and each one that keeps its entries makes the log longer.
+Each level is looked up when a manifest is read, and each manifest that keeps all its entries makes the log longer.
 """
 
 
@@ -41,11 +41,11 @@ def entries_per_manifest(properties: Mapping[str, str]) -> int:
 def bins_to_merge(
     manifests: Sequence[ListedManifest], new: frozenset[str], properties: Mapping[str, str]
 ) -> list[tuple[ListedManifest, ...]]:
-    """The groups of manifests that become one each, of a list with the newest first.
+    """The groups of manifests to merge into one each, from a list with the newest first.
 
     As in Java, manifests of one spec and content are packed from the oldest on up to the target size; the bin of the
-    newest is merged once it has the minimum count. The manifests `new`, of the commit in the making, count but stay:
-    what they add must stay added.
+    newest is merged once it has the minimum count. The manifests `new`, of this commit, count but are not merged, so
+    that their entries stay added.
     """
     if not MERGE_ENABLED.of(properties):
         return []

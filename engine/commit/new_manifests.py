@@ -1,7 +1,7 @@
 """The manifests that a new snapshot adds, and their entries in the log.
 
-What a manifest carries on from others is not kept again: the log keeps what was added and deleted, and everything only
-where entries come in another order or too many manifests would build on each other.
+Entries that a manifest carries over from others are not stored again: the log keeps added and deleted entries, and all
+entries only where they come in another order or too many manifests would build on each other.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class NewManifests:
     ) -> ManifestChanges:
         """The changes with manifests merged where the list would have too many."""
         manifests = changes.apply(parent)
-        # What this event makes is not in the log yet, that of other snapshots in the same commit included.
+        # This event's manifests are not in the log yet, those of its other snapshots included.
         new = frozenset(m.manifest.manifest_path for m in manifests if m.position == OWN_EVENT)
         merged, removed = [], set(changes.removed)
         for sources in bins_to_merge(manifests, new, self._metadata.properties):
@@ -140,7 +140,7 @@ class NewManifests:
     ) -> ListedManifest:
         """A manifest that takes the place of others of one spec and content.
 
-        The log keeps what it deletes only, and everything where too many manifests would build on each other.
+        The log keeps only its deleted entries, or all where too many manifests would build on each other.
         """
         entries = pa.concat_tables([existing, deleted])
         depth = 1 + max(m.depth for m in sources)

@@ -1,4 +1,4 @@
-"""The changes of metadata that a transaction has gathered, on metadata that they are not decided on yet."""
+"""The metadata changes that a transaction has gathered, applied to metadata before the commit is decided."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def with_moved_refs(metadata: TableMetadata, command: ChangeMetadata) -> TableMe
 
 
 def planned(state: TableState, commands: Iterable[Prepared | ChangeMetadata]) -> list[Command]:
-    """The commands, operations among them planned on branches and tags as the changes before them leave these.
+    """The commands in order, each operation planned on the branches and tags that the changes before it leave.
 
     Raises ValidationError, NoSuchSnapshotError, and what the planning raises.
     """

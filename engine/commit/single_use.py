@@ -39,17 +39,17 @@ class UsedOnce:
         self._is_used = True
 
     def _shown(self, of: Identifier | None, pending: Iterable[object]) -> str:
-        """The repr of one that is about a table or view, None for any, and holds these changes."""
+        """The repr, with the table or view that it is about, if any, and its pending changes."""
         name = None if of is None else name_text(of)
         return changes_repr(self._public_name(), name, None if self._is_used else pending)
 
     def _public_name(self) -> str:
-        # What a subclass is called that only the engine makes tells a caller nothing.
+        # The name of a private subclass tells a caller nothing.
         return next(c.__name__ for c in type(self).__mro__ if not c.__name__.startswith("_"))
 
 
 class OnceInBlock(UsedOnce, ABC):
-    """A `with` block that commits where it ends well and was not committed inside."""
+    """A `with` block that commits at its end, unless it raised or was committed inside."""
 
     @abstractmethod
     def commit(self) -> object:

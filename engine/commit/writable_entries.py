@@ -1,7 +1,7 @@
 """The entries of an event in the form that the manifests of a format version can have.
 
-Commits are checked before they are accepted, so nothing here should ever be needed but what v1 has to be told; logs of
-earlier releases hold entries that no manifest takes, and the table must go on. Spec: Manifests (M2, M4).
+Commits are checked before they are accepted, so only the rules of v1 should ever be needed here. But logs of earlier
+releases hold entries that no manifest can have, and their tables must stay usable. Spec: Manifests (M2, M4).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def encoded_manifest(
 ) -> bytes:
     """The bytes of a manifest that an event makes.
 
-    What tells of files that are gone is left out where it can't be written. Raises UnwritableCommitError, naming the
-    event's position and what is wrong, where a live entry can't be.
+    Deleted entries that can't be written are left out. Raises UnwritableCommitError, naming the event's position and
+    what is wrong, where a live entry can't be written.
     """
     from icecore.engine.formats.manifest_avro import write_manifest
 
@@ -43,7 +43,7 @@ def encoded_manifest(
     try:
         return write(written)
     except Exception as e:
-        # It is all in memory by now, so whatever this is, it is about the entries.
+        # All is in memory by now, so any error is about the entries.
         reason = e
     try:
         return write(_without_lost(written, write))
@@ -54,7 +54,7 @@ def encoded_manifest(
 def for_writing(entries: pa.Table, manifest: ManifestFile, format_version: int) -> pa.Table:
     """Entries as a manifest of that format version writes them.
 
-    v1 has no snapshot id to inherit (M2). A data file has nothing that only later versions, or only delete files, know.
+    A v1 entry can't inherit its snapshot id (M2). Data files lose fields that only later versions or delete files have.
     """
     if format_version == 1:
         filled = pc.fill_null(entries["snapshot_id"], manifest.added_snapshot_id)

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from icecore.projections.plan.planner import Planner
 
 LOCKED_BYTES = 8 * MIB
-"""The bytes of files that a plan may read while others wait for the write lock.
+"""The most bytes of files that a plan may read while others wait for the write lock.
 
-Where rows take a tenth of their size on disk, it is some seconds until they are written again.
+If rows take a tenth of their size in memory on disk, they are written again in some seconds.
 """
 
 LOCKED_WAIT_S = 0.5
-"""How long a plan in the write lock waits for other threads' plans: one of them may just expand a million files."""
+"""The seconds that a plan in the write lock waits for other threads' plans: one may be expanding a million files."""
 
 
 @frozen
 class PlanContext:
     """The table that an operation is planned on, and the means to read it.
 
-    `state` is the latest; `metadata` is the state's, or what the transaction made of it: filters are over its schema,
-    and new files are written by it.
+    `state` is the latest; `metadata` is the state's with the transaction's changes: filters are over its schema, and
+    new files are written by it.
     """
 
     repository: Repository
@@ -59,9 +59,9 @@ class PlanContext:
         return self.state.metadata.head_for_commit(branch)
 
     def check_reading(self, size: int, *, is_elsewhere: bool = False) -> None:
-        """Raises StaleRemovals inside of the write lock, where so many bytes are read before it is taken.
+        """Raises StaleRemovals inside of the write lock if `size` is too much to read there, so that it is read before.
 
-        How long others take `elsewhere`, as a Spark job that waits for executors, nobody knows.
+        A read `elsewhere`, as by a Spark job that waits for executors, may take any time, so no size is allowed.
         """
         if size > (0 if is_elsewhere else LOCKED_BYTES) and self.is_locked:
             raise StaleRemovals

@@ -51,10 +51,10 @@ class AppendFiles:
 
 @frozen
 class AbsentFiles:
-    """Files that must not be in a branch: what is added to it meanwhile is looked at, too.
+    """Files that must not be in a branch, nor be added to it by commits meanwhile.
 
-    `spellings` are all that manifests may have of them. `head_id` is that of the head that was looked at; of main where
-    the branch is yet to be made, from main.
+    `spellings` are all paths by which manifests may name them. `head_id` is the branch head that was checked, or main's
+    if the branch is yet to be made from main.
     """
 
     branch: str
@@ -110,7 +110,7 @@ def check_paths(at: PlanContext, file_paths: Sequence[str]) -> None:
 
 
 def describe_existing_files(at: PlanContext, file_paths: Iterable[str], describe: Describer) -> list[ContentFile]:
-    """Descriptions of Parquet files that exist already, under locations that say all (G4).
+    """Descriptions of Parquet files that exist already, by their full locations (G4).
 
     Raises ValidationError where one does not fit the table.
     """
@@ -127,7 +127,7 @@ def describe_existing_files(at: PlanContext, file_paths: Iterable[str], describe
 
 
 def _spellings(storage: Storage, path: str) -> set[str]:
-    """The spellings that manifests may have of a file: with and without `file:`, as s3 and s3a, before a mapping."""
+    """The paths by which manifests may name a file: with and without `file:`, as s3 and s3a, before a mapping."""
     place = storage.key(path)
     spellings = {path, storage.resolve(path), place}
     if local_path(place) is not None:

@@ -47,7 +47,7 @@ class PickSnapshot:
         source, head = self.pick.source(metadata), metadata.current_snapshot()
         is_append = source.operation == Operation.APPEND
         is_replace = source.operation == Operation.OVERWRITE and _replaces_partitions(source)
-        # Of all of the log, as the time of a snapshot is what its writer's clock said.
+        # All of the log is searched, as a snapshot's time is only what its writer's clock said.
         ancestors = list(ancestors_since(at.repository, at.state, metadata.current_snapshot_id, 0))
         wap_id = check_unpublished(ancestors, source) if is_append or is_replace else None
         if source.parent_snapshot_id == (head.snapshot_id if head else None):
@@ -120,7 +120,7 @@ def _check_not_there(ancestors: Iterable[Snapshot], source: Snapshot) -> None:
 def _check_partitions(at: PlanContext, source: Snapshot, added: pa.Table, ancestors: Iterable[Snapshot]) -> None:
     """Raises ValidationError where a snapshot since the source's parent added files to a partition it replaces.
 
-    One that has expired may have.
+    It raises for expired snapshots too, as they may have.
     """
     metadata = at.state.metadata
     parent = source.parent_snapshot_id

@@ -1,10 +1,10 @@
 """The conflict rules of each isolation level: whether a decision that was made on a base still holds.
 
-A decision rests on the data files that it touches (removes, or deletes rows of by position). Those must still be there,
-and no delete may have come for them, under either level. Under `serializable` nothing that the caller read may have
-changed either: no file came or went, and no delete did, that may concern rows of the conflict filter. So the outcome is
-that of making the commits one after another. Spec: Commit Conflict Resolution (C2, C3). The rules are those of the Java
-library (C5) for the files that a snapshot touches; beyond these Java checks only what its caller asks for.
+A commit touches the data files that it removes, or deletes rows of by position. Under either level these must still be
+live, and no deletes may have been added for them. Under `serializable` what the caller read must not have changed
+either: no data file or delete file that may concern rows of the conflict filter was added or removed. The outcome is
+then that of making the commits one after another. Spec: Commit Conflict Resolution (C2, C3). The rules are those of the
+Java library (C5) for the files that a snapshot touches; beyond these Java checks only what its caller asks for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Concerns = Callable[[ChangedFile], bool]
 
 
 class IsolationLevel(enum.StrEnum):
-    """The isolation levels: conflicts are changes of all that was read, or only of files that are written."""
+    """The isolation levels: a change conflicts in all that was read, or only in files that the commit touches."""
 
     SERIALIZABLE = "serializable"
     SNAPSHOT = "snapshot"
@@ -44,9 +44,9 @@ class IsolationLevel(enum.StrEnum):
 
 @frozen
 class CommitBase:
-    """The base that a decision was made on, None for a branch without a snapshot, and its isolation level.
+    """The snapshot that a decision was made on, None for a branch without one, and the isolation level.
 
-    `conflict_filter` says which rows were read; None stands for those of the operation itself.
+    `conflict_filter` selects the rows that were read; None stands for the operation's own filter.
     """
 
     base_snapshot_id: int | None
@@ -84,17 +84,17 @@ class Check:
         return bool(self.changes.snapshots)
 
     def read(self, row_filter: FilterLike, concerns: Concerns = lambda _: True) -> None:
-        """Checks, as far as the level asks for it, that the rows read are the same; the base's filter goes first.
+        """Checks, if serializable, that the rows read are unchanged: those of the base's filter, else of `row_filter`.
 
-        `concerns` may leave out files that the filter lets in and that are of no concern.
+        `concerns` may leave out files that match the filter and are of no concern.
         """
         if not self.is_needed or self.base.level is IsolationLevel.SNAPSHOT:
             return
         self.unchanged(self.base.conflict_filter or row_filter, concerns, added=True)
 
     def unchanged(self, row_filter: FilterLike, concerns: Concerns, *, added: bool) -> None:
-        """Checks that no file with rows of the filter was removed, none added if `added`, and that no delete came or
-        went.
+        """Checks that no data file that may have rows of the filter was removed, none added if `added`, and that no
+        delete file for such rows was added or removed.
         """
         if not self.is_needed:
             return
@@ -116,10 +116,10 @@ class Check:
         self._raise(conflicts)
 
     def touched(self, paths: Collection[str], *, number: int | None = None, vectors: bool = True) -> None:
-        """Checks that the data files are still there, and that no delete came for them since.
+        """Checks that the data files are still there, and that no delete was added for them since.
 
-        Where what takes the files' place has a sequence `number`, equality deletes after it apply to that too, so they
-        don't matter. `vectors` says that their deletion vectors are to be replaced, so that a rewrite of these matters.
+        If the files that replace them get the sequence `number`, later equality deletes apply to the new files too, and
+        don't matter. `vectors` says that the commit replaces their deletion vectors: a rewrite of these matters then.
         """
         if not self.is_needed or not paths:
             return

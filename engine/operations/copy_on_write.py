@@ -25,14 +25,14 @@ from icecore.engine.spec.schema import Schema
 from icecore.engine.storage.file_io import Storage
 
 KEPT_BYTES = 64 * MIB
-"""The live rows of a file that are not read again are at most so many bytes in memory."""
+"""The most bytes of a file's live rows that are kept in memory instead of being read again."""
 
 
 @define
 class LiveRows:
-    """The live rows of a data file with their places, and with the lineage that they have.
+    """The live rows of a data file with their positions, and with their lineage columns if any.
 
-    They are read as often as they are iterated over, but few are kept: a file may hold more than memory should.
+    Each iteration reads the file, unless its rows are few enough to be kept: a file may hold more than memory should.
     """
 
     task: FileScanTask
@@ -74,7 +74,7 @@ class LiveRows:
         return Selected(np.concatenate(positions), live)
 
     def write_without(self, positions: Positions) -> list[ContentFile]:
-        """Writes the rows that are at none of the positions, which are those of live rows in order, into new files.
+        """Writes all live rows but those at the positions, which are positions of live rows in order, into new files.
 
         Raises ValidationError, MissingFileError, CorruptFileError, StorageError.
         """
@@ -92,7 +92,7 @@ class LiveRows:
 
 
 def lineage_schema(schema: Schema, metadata: TableMetadata, task: FileScanTask) -> Schema:
-    """The schema with the lineage columns where a row of the file has any (RL5)."""
+    """The schema, with the lineage columns if rows of the file have any (RL5)."""
     has_lineage = metadata.format_version >= 3 and task.file.first_row_id is not None
     return with_columns(schema, *LINEAGE) if has_lineage else schema
 

@@ -34,10 +34,9 @@ class DeleteByFilter:
     def plan(self, at: PlanContext) -> ProduceSnapshot:
         """The command for the head of the branch as it is now.
 
-        Files whose rows all match are removed. Of files of which some rows may match, the rows are found by reading;
-        then they are deleted by position, or the file is written again without them, as `write.delete.mode` says.
-        Where it has a base it is of the rows of that; ConflictingCommitsError is raised where they are not the same
-        any more.
+        Files whose rows all match are removed. Files in which some rows may match are read; the rows found are deleted
+        by position, or the file is written again without them, as `write.delete.mode` says. With a base, the rows are
+        those of the base: raises ConflictingCommitsError where they have changed since.
         """
         effects = FileEffects(merges_on_read(at.metadata))
         check = self.base and Check.of(at, self.base, self.target.branch)
@@ -46,7 +45,7 @@ class DeleteByFilter:
             check.read(self.row_filter)
         tasks = [] if snapshot is None else at.planner.tasks(at.state, snapshot, self.row_filter, at.metadata.schema())
         self.before.use(at.metadata)
-        # What was read and written already is kept then.
+        # If this raises, the files read and written so far can be used by the next attempt.
         at.check_reading(sum(t.file.file_size_in_bytes for t in tasks if _is_new(t, self.before)))
         with discarding_on_error(at, effects, self.before):
             _remove_selected(at, tasks, effects, self.before)

@@ -27,11 +27,11 @@ from icecore.engine.storage.file_io import Storage
 def write_key_deletes(
     data: Any, key_columns: Sequence[str], metadata: TableMetadata, storage: Storage
 ) -> list[ContentFile]:
-    """Writes equality delete files for `data`: rows equal to one of its in the key columns are deleted.
+    """Writes equality delete files that delete the rows whose key columns equal those of a row of `data`.
 
     Without key columns the table's identifier fields are the keys. The files belong to the partitions of the default
     spec where `data` has all columns that it partitions by, else they apply to the whole table through an
-    unpartitioned spec. Raises ValidationError where neither can be, for a v1 table, or keys that can't be compared.
+    unpartitioned spec. Raises ValidationError where neither can be, for a v1 table, or for keys that can't be compared.
     """
     schema = metadata.schema()
     names = list(names_of(key_columns, "key_columns")) or schema.identifier_field_names()
@@ -43,7 +43,7 @@ def write_key_deletes(
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
     spec = _spec_for(metadata, rows.column_names)
-    # A value of another Arrow type may be in another partition, where it would delete nothing.
+    # Values are cast first: one of another Arrow type may land in another partition, and delete nothing there.
     groups = partition_batches(conform(rows, schema_of_data(schema, rows.schema)), spec, schema)
     return [
         write_equality_deletes(
@@ -63,10 +63,10 @@ def write_key_deletes(
 
 
 def _spec_for(metadata: TableMetadata, columns: Sequence[str]) -> PartitionSpec:
-    """The default spec where the columns tell the partition, else one without fields, which applies everywhere.
+    """The default spec where the columns tell the partition, else one without fields, whose deletes apply everywhere.
 
-    Rows that an older spec partitioned are out of reach of a partition of the default one, so with several specs only
-    the one without fields will do.
+    Deletes in a partition of the default spec don't apply to files of other specs, so with several specs only the spec
+    without fields will do.
     """
     schema, default = metadata.schema(), metadata.spec()
     if default.is_unpartitioned and not default.fields:

@@ -30,10 +30,11 @@ from icecore.projections.entries.carried_entries import file_key, file_keys
 
 @define
 class FileEffects:
-    """The effects of an operation: data files to remove, those whose position deletes a vector replaces, files to add.
+    """The effects of an operation: data files to remove (`gone`), data and delete files to add (`added`), and deletes.
 
-    `by_position` says that rows of a file that stays are deleted by position; else the file is written again.
-    `touched` are the data files that go or get deletes; `dropped` are delete files that go by themselves.
+    `by_position` says that rows are deleted by position; else their file is written again. `marked` are data files that
+    get deletes by position, `superseded` those whose position deletes a deletion vector replaces, and `dropped` delete
+    files to remove without their data file.
     """
 
     by_position: bool
@@ -50,7 +51,7 @@ class FileEffects:
         return [*self.gone, *self.marked]
 
     def take(self, rows: LiveRows, selected: Selected, before: ReusableFiles | None = None) -> None:
-        """Deletes rows of a file; one that was written without them before is taken as it is."""
+        """Deletes rows of a file; the files that an earlier attempt wrote without them are used again."""
         if not len(selected.positions):
             return
         if len(selected.positions) == selected.live_rows:
@@ -65,7 +66,7 @@ class FileEffects:
             self.added += rewritten[key]
 
     def write(self, at: PlanContext, deletes: DeleteCache, before: ReusableFiles | None = None) -> None:
-        """Writes the delete files of all rows that are deleted by position, but for those written before."""
+        """Writes the delete files of all rows that are deleted by position, except those of earlier attempts."""
         if not self.selected:
             return
         before = before or ReusableFiles()
@@ -102,7 +103,7 @@ def produce(
     effects: FileEffects,
     operation: Operation | None = None,
 ) -> ProduceSnapshot:
-    """The command that makes a snapshot of the changes, and of more files, on the branch's head."""
+    """The command that makes a snapshot of the effects, and of further files to add, on the branch's head."""
     snapshot = at.head(target.branch)
     adds_data = bool(added or any(f.content is DataFileContent.DATA for f in effects.added))
     return ProduceSnapshot(
@@ -126,10 +127,10 @@ def _operation(effects: FileEffects, adds_data: bool) -> Operation:
 
 
 def removals_of(at: PlanContext, snapshot: Snapshot | None, effects: FileEffects) -> tuple[ManifestRemoval, ...]:
-    """The live entries of each manifest that holds a file to be removed, split.
+    """The live entries of each manifest that holds a file to be removed, split into survivors and removed ones.
 
-    Beside the data files these are the delete files that apply to them alone, or that a vector replaces (D2). Raises
-    ValidationError for a file that is not in the snapshot.
+    Besides the data files, delete files are removed that apply to them alone, or that a deletion vector replaces (D2).
+    Raises ValidationError for a file that is not in the snapshot.
     """
     if snapshot is None or not (effects.gone or effects.superseded or effects.dropped):
         return ()
@@ -153,7 +154,7 @@ def removals_of(at: PlanContext, snapshot: Snapshot | None, effects: FileEffects
 def live_among(
     file_paths: Sequence[str], repository: Repository, state: TableState, snapshot: Snapshot | None
 ) -> list[str]:
-    """The paths, out of some, of files that are live in a snapshot; of the first manifest that holds any."""
+    """The given paths that are live in a snapshot; only those in the first manifest that has any."""
     if snapshot is None or not file_paths:
         return []
     wanted = pa.array(file_paths, pa.string())
@@ -168,7 +169,7 @@ def live_among(
 def _split(
     at: PlanContext, listed: ListedManifest, paths: pa.Array, dropped: pa.Array | None = None
 ) -> ManifestRemoval | None:
-    """The split of data files by their paths, or of delete files by the keys of paths that they name, or their own."""
+    """The split of data files by path, or of delete files by the data file that they name or by their own key."""
     live = at.repository.lists.live_entries(at.state, listed)
     if dropped is None:
         mask = pc.is_in(live["file_path"], paths)

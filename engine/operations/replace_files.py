@@ -1,4 +1,4 @@
-"""Overwrites and rewrites of files by name, and changes of rows written already, as the caller decided on a base.
+"""Overwrites and rewrites of named files, and changes of rows already written, as the caller decided on a base.
 
 Spec: Commit Conflict Resolution (C2, C3), Sequence Numbers (M3), Deletion Vectors (D2), Snapshots (L4: replace changes
 no row).
@@ -32,9 +32,9 @@ _SEQUENCE_NUMBER = ENTRY_SCHEMA.get_field_index("sequence_number")
 
 @frozen
 class FileChange:
-    """Data files to remove, delete files to remove by themselves, and data files that replace them.
+    """Data files to remove, delete files to remove without them (`dropped`), and data files to add in their place.
 
-    `data_sequence_number` is that of the new files, where it is not to be the commit's.
+    `data_sequence_number` is that of the added files, None for the commit's.
     """
 
     target: SnapshotTarget
@@ -106,9 +106,9 @@ class FileChange:
 
 @frozen
 class DecidedRows:
-    """Data files that go (`gone`) or lose rows by position (`marked`), the files to add, and what was read for it.
+    """Data files to remove (`gone`) or to delete rows of by position (`marked`), files to add, and what was read.
 
-    `row_filter` selects the rows that were read, all without one; `summary` goes into the snapshot's.
+    `row_filter` selects the rows that were read, None for all; `summary` is added to the snapshot's.
     """
 
     gone: tuple[str, ...] = ()
@@ -130,8 +130,8 @@ class DecidedChange:
     def plan(self, at: PlanContext) -> ProduceSnapshot:
         """The command for the head of the branch as it is now.
 
-        Raises ConflictingCommitsError where the files that it touches are not as they were at the base, where what
-        serializable adds to that changed, and where the format version was raised since.
+        Raises ConflictingCommitsError where the files that it touches, or under `serializable` the rows read, have
+        changed since the base, and where the format version was raised since.
         """
         rows, version = self.rows, at.metadata.format_version
         check = Check.of(at, self.base, self.target.branch)
@@ -154,7 +154,7 @@ def with_sequence_number(entries: pa.Table, number: int) -> pa.Table:
 
 
 def _check_number(at: PlanContext, pinned: CommitBase, number: int, command: ProduceSnapshot) -> None:
-    """Raises ValidationError for a number that lets deletes apply that don't, or keeps later deletes off."""
+    """Raises ValidationError for a number by which deletes would apply that did not, or later ones would not apply."""
     if at.metadata.format_version < 2:
         raise ValidationError("a v1 table has no sequence numbers")
     base_id = pinned.base_snapshot_id

@@ -1,7 +1,7 @@
 """Overwrites of whole partitions: those that the new data has, and no others.
 
-Spec: Partitioning; partition equality (SP5). A partition is one of the spec that the data was written with, the default
-one then; of files that another spec partitioned the rows that belong to a replaced partition go.
+Spec: Partitioning; partition equality (SP5). Partitions are those of the spec that the data was written with, the
+default spec at that time. From files of other specs, the rows that belong to a replaced partition are deleted.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class ReplacePartitions:
     before: ReusableFiles = field(factory=ReusableFiles)
 
     def plan(self, at: PlanContext) -> ProduceSnapshot:
-        """The command that replaces what the partitions have by now.
+        """The command that replaces the partitions as they are now.
 
-        Where it has a base, ConflictingCommitsError is raised where a file of theirs was removed or got deletes since
-        then and, where it is serializable, where one came; ValidationError where the table lost a column of the spec.
+        With a base, raises ConflictingCommitsError where a file of the partitions was removed or got deletes since or,
+        under `serializable`, was added. Raises ValidationError where the table lost a column of the spec.
         """
         effects = FileEffects(merges_on_read(at.metadata))
         replaced = _Replaced.by(self.added, at.metadata)
@@ -81,7 +81,7 @@ def check_partitioned(metadata: TableMetadata) -> None:
 
 @frozen
 class _Replaced:
-    """The partitions that go, by their keys, and the spec whose partitions they are."""
+    """The partitions to replace, by their keys, and their spec."""
 
     spec: PartitionSpec
     fields: Schema
@@ -89,7 +89,7 @@ class _Replaced:
 
     @classmethod
     def by(cls, files: Sequence[ContentFile], metadata: TableMetadata) -> _Replaced:
-        """The files' partitions. Raises ValidationError where rows of other specs' files could not be told any more."""
+        """The files' partitions. Raises ValidationError for files of several specs, or a spec that lost a column."""
         spec, fields = metadata.spec_by_id(files[0].spec_id) if files else metadata.spec(), metadata.all_fields
         if any(f.spec_id != spec.spec_id for f in files):
             raise ValidationError("the files that replace partitions must be of one partition spec")
@@ -97,7 +97,7 @@ class _Replaced:
         return cls(spec, fields, {spec.key(f.partition, fields): f.partition for f in files})
 
     def has(self, partition: tuple[Any, ...]) -> bool:
-        """Whether a partition of the spec goes."""
+        """Whether a partition of the spec is replaced."""
         return self.spec.key(partition, self.fields) in self.partitions
 
 

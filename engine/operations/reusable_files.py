@@ -22,7 +22,7 @@ TaskKey = tuple[str, int | None, tuple[FileKey, ...], Expression]
 
 
 def task_key(task: FileScanTask) -> TaskKey:
-    """A key that is equal for tasks with the same rows: the path, the ids of rows, the deletes, and the residual."""
+    """A key that is equal for tasks with the same rows: the path, first row id, deletes, and residual."""
     deletes = sorted(((d.file_path, d.content_offset) for d in task.delete_files), key=lambda k: (k[0], k[1] or 0))
     return task.file.file_path, task.file.first_row_id, tuple(deletes), task.residual
 
@@ -42,7 +42,7 @@ def table_shape(metadata: TableMetadata) -> tuple[Any, ...]:
 
 @define
 class ReusableFiles:
-    """The rows selected in each source file, the files that replace it, its deletes; the files of rows that come."""
+    """The rows selected in each source file, the files that replace it, its deletes; the files of inserted rows."""
 
     selected: dict[TaskKey, Selected] = field(factory=dict)
     rewritten: dict[TaskKey, tuple[ContentFile, ...]] = field(factory=dict)
@@ -51,7 +51,7 @@ class ReusableFiles:
     _shape: Any = None
 
     def use(self, metadata: TableMetadata) -> None:
-        """Forgets everything where files would be read or written otherwise under the metadata."""
+        """Forgets everything if files would be read or written otherwise under this metadata."""
         shape = table_shape(metadata)
         if self._shape != shape:
             self.forget()
@@ -62,7 +62,7 @@ class ReusableFiles:
         return task_key(task) not in self.selected
 
     def forget(self) -> None:
-        """Forgets everything, as once the files are deleted."""
+        """Forgets everything, as after the files were deleted."""
         self.selected, self.rewritten, self.deletes, self.inserted = {}, {}, {}, {}
 
     def note_deletes(self, tasks: Sequence[FileScanTask], written: Sequence[ContentFile]) -> None:

@@ -24,8 +24,8 @@ class RewriteManifests:
     def plan(self, at: PlanContext) -> ProduceSnapshot | None:
         """The command that puts the live data files into manifests sorted by partition (L4: replace).
 
-        None where the manifests are few and clean already: one for each partition spec without deleted entries, of
-        which another engine's list tells the counts and the partitions that it has. Delete manifests stay as they are.
+        None where the manifests are few and clean already: one for each partition spec, without deleted entries, and
+        with right counts and partition summaries where another engine listed it. Delete manifests stay as they are.
         Raises NoSuchSnapshotError.
         """
         snapshot = at.head(self.target.branch)
@@ -69,9 +69,9 @@ def _clean(at: PlanContext, group: list[ListedManifest]) -> bool:
 
 
 def _is_told_right(at: PlanContext, listed: ListedManifest) -> bool:
-    """Whether a list says of a manifest what its entries come to, by which readers leave it out.
+    """Whether a list has the right counts and partition summaries of a manifest, by which readers leave it out.
 
-    What has a transform that is not known can't be written again, and is taken as it is.
+    A manifest of a spec with an unknown transform can't be written again, and is taken as it is.
     """
     said = listed.manifest
     if at.state.metadata.spec_by_id(said.partition_spec_id).has_unknown_transform:

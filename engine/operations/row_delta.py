@@ -70,7 +70,7 @@ class DeltaFiles:
 
 @frozen
 class RowDelta:
-    """Data files and delete files added together; a delete applies to earlier rows, and by position to these too."""
+    """Data and delete files added together; deletes apply to earlier rows, those by position to the added rows too."""
 
     target: SnapshotTarget
     base: CommitBase
@@ -80,9 +80,10 @@ class RowDelta:
     def plan(self, at: PlanContext) -> ProduceSnapshot:
         """The command for the head of the branch as it is now.
 
-        A vector that lacks what was deleted from its file before is written again with it (D2). Raises
-        ConflictingCommitsError where files with deleted rows are gone or got other deletes since the base, and what
-        serializable adds to that; ValidationError for files that were never there or are in another partition (SP7).
+        A deletion vector that lacks earlier deletes of its data file is written again with them (D2). Raises
+        ConflictingCommitsError where a data file that deletes name was removed or got other deletes since the base or,
+        under `serializable`, rows that were read changed; ValidationError for data files that were never there or are
+        in another partition (SP7).
         """
         check = Check.of(at, self.base, self.target.branch)
         check.read(TRUE)
@@ -95,7 +96,7 @@ class RowDelta:
                 name = None if f.referenced_data_file is None else at.storage.path_key(f.referenced_data_file)
                 task = None if name is None else by_name.get(name)
                 if name is not None:
-                    # A delete applies to the very path that it names, however else that may be written.
+                    # A delete applies to the exact path that it names, so the table's spelling of it is taken.
                     f = evolve(f, referenced_data_file=task.file.file_path if task else names.added[name].file_path)
                 if task is not None and f.is_deletion_vector:
                     f = _complete(task, f, at.metadata, at.storage, self.before, merged)
@@ -200,7 +201,7 @@ class _Names:
 
 
 def _are_together(metadata: TableMetadata, one: ContentFile, other: ContentFile, losable: Losable) -> bool:
-    """Whether two files are of one partition; values that were lost may be any."""
+    """Whether two files may be of one partition; a partition value that was lost may be any."""
     if one.spec_id != other.spec_id:
         return False
     spec, fields = metadata.spec_by_id(one.spec_id), metadata.all_fields
@@ -216,7 +217,7 @@ def _complete(
     written: ReusableFiles,
     merged: list[ContentFile],
 ) -> ContentFile:
-    """The vector, or one with the earlier deletes of its file too, which is put to `merged`."""
+    """The vector, or a new one with its data file's earlier deletes too, which is appended to `merged`."""
     key = task_key(task)
     if key in written.deletes:
         return written.deletes[key]

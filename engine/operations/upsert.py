@@ -50,7 +50,7 @@ ROWS_UPDATED = "icecore.rows-updated"
 ROWS_INSERTED = "icecore.rows-inserted"
 MAX_VALUES = 200
 ROWS_TO_FILES = 10
-"""How many times fewer bytes rows take on disk, which LOCKED_BYTES is about, than in memory."""
+"""The factor by which rows take fewer bytes on disk than in memory; LOCKED_BYTES counts those on disk."""
 
 
 @frozen
@@ -75,7 +75,7 @@ class Upsert:
     before: ReusableFiles = field(factory=ReusableFiles)
     result: UpsertResult = UpsertResult()
     _matching: _Matching | None = None
-    # What the latest attempt did itself: the files that it read, and whether it wrote the rows that come.
+    # The work of the latest attempt itself: the files that it read, and whether it wrote the new rows.
     _read: frozenset[str] = frozenset()
     _wrote: bool = False
 
@@ -91,7 +91,7 @@ class Upsert:
         base: CommitBase | None = None,
         before: ReusableFiles | None = None,
     ) -> Upsert:
-        """The upsert of data. Raises ValidationError where the keys can't be told, or one comes twice."""
+        """The upsert of data. Raises ValidationError where the key columns can't be told, or a key comes twice."""
         if not updates and not inserts:
             raise ValidationError("an upsert must update, insert or both")
         rows = _as_table(data, schema)
@@ -110,7 +110,7 @@ class Upsert:
     def plan(self, at: PlanContext) -> ProduceSnapshot:
         """The command for the head of the branch as it is now.
 
-        An upsert with a base finds the keys there; ConflictingCommitsError is raised where that does not hold any more.
+        An upsert with a base finds the keys there: raises ConflictingCommitsError where a commit since changed that.
         """
         schema, branch = at.metadata.schema(), self.target.branch
         self.before.use(at.metadata)
@@ -139,9 +139,9 @@ class Upsert:
             return produce(at, self.target.with_summary(_counts(self.result)), (), effects)
 
     def _check_work(self, at: PlanContext, matching: _Matching, tasks: Sequence[FileScanTask]) -> None:
-        """Raises StaleRemovals where others would wait for more than the attempt before did, which was quick.
+        """Raises StaleRemovals in the write lock where this attempt has much more to do than the last, which was quick.
 
-        Nothing was written yet then, so that all that earlier attempts found and wrote stays of use.
+        It raises before anything is written, so whatever earlier attempts found and wrote can still be used.
         """
         new = [t for t in tasks if task_key(t) not in matching.found]
         at.check_reading(sum(t.file.file_size_in_bytes for t in new if t.file.file_path not in self._read))
@@ -209,7 +209,7 @@ def key_columns(rows: pa.Table, keys: Iterable[str]) -> list[pa.Array]:
 
 @frozen
 class _Found:
-    """The places in the source of the keys that a file has, and its rows that are to be replaced, with what comes."""
+    """The source's rows whose keys a file has, by place, and the file's rows to replace, with their replacements."""
 
     at: Longs
     selected: Selected
@@ -218,7 +218,7 @@ class _Found:
 
 @frozen
 class _NewRows:
-    """The rows to write: so many replacements of the table's rows, then those that it lacks. Equal keys, equal rows."""
+    """The rows to write: `updated` replacements of the table's rows, then inserted rows. Equal `key`s, equal rows."""
 
     key: Hashable
     rows: pa.Table
@@ -290,13 +290,13 @@ class _Matching:
         return new
 
     def new_rows(self, tasks: Sequence[FileScanTask]) -> _NewRows:
-        """The rows to write for files that were searched; what was found in others is forgotten.
+        """The rows to write for the searched files of these tasks; matches in other files are forgotten.
 
-        Raises ValidationError for a key twice.
+        Raises ValidationError for a key that the table has twice.
         """
         self.found = {key: self.found[key] for key in map(task_key, tasks)}
         matched, updated = np.zeros(self.source.num_rows, dtype=bool), list[pa.Table]()
-        # Not what was found: a file may be listed twice, and its rows are rows twice then.
+        # By task, as `found` has a file once: one that is listed twice has each of its rows twice.
         for found in (self.found[task_key(t)] for t in tasks):
             if self.upsert.updates:
                 self._check_once(found.at, matched)
