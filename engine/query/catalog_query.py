@@ -25,10 +25,10 @@ def query(
 
     It names tables and views, `namespace.table`, or `table` alone in the `namespace` given. A table is asked as of a
     snapshot, ref or time by `AT (VERSION => ...)` and `AT (TIMESTAMP => ...)`; `namespace.table.files` and its like are
-    its metadata tables. Only files that can have rows that matter are read, and only columns that do. `parameters`
+    its metadata tables. Only files that can have rows that are needed are read, and only columns that are. `parameters`
     gives the values of `$name` by name, or those of `?` and `$1` by position; `timeout` is in seconds, `memory_limit` a
     size, as `512MB`. Raises ValidationError with DuckDB's words where the query is wrong, NoSuchTableError with names
-    that are like the one it names, NoSuchSnapshotError.
+    like the unknown one, NoSuchSnapshotError.
     """
     from icecore.engine.query.prepare_query import prepare_query
 

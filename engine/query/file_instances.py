@@ -16,7 +16,7 @@ from icecore.engine.query.needed_rows import PLANS
 
 MOST_KEPT = 4
 MOST_FILES = 1000
-"""Those of several queries are gathered up to so many: to allow a thousand takes as long as all else of one."""
+"""The most files of several queries for one instance: to allow a thousand takes as long as all else of making it."""
 
 
 def instance_of(files: Iterable[str], memory_limit: str | None) -> duckdb.DuckDBPyConnection:
@@ -43,8 +43,8 @@ class FileInstance:
 class FileInstances:
     """The instances of the snapshots that were asked last: to make one takes longer than many a query.
 
-    Queries that read no file share one, of no snapshots. One that lacks a file can't be given it any more, so another
-    takes its place, which has those of both, if these are not too many: all are files of the same snapshots.
+    Queries that read no file share one, of no snapshots. An instance can't be allowed more files, so one that lacks a
+    file is replaced by one with the files of both, if they are not too many: all are files of the same snapshots.
     """
 
     most_kept: int = MOST_KEPT
@@ -77,7 +77,7 @@ class FileInstances:
         if found is None or not files <= found.files:
             both = files | found.files if found else files
             files = both if len(both) <= self.most_files else files
-            # While no other query waits: one of many files takes long to make.
+            # Outside of the lock, so that no query waits: an instance of many files takes long to make.
             found = FileInstance(instance_of(files, None), files)
         with self._lock:
             self._kept.pop(snapshots, None)
@@ -90,4 +90,4 @@ class FileInstances:
 
 
 FILE_INSTANCES = FileInstances()
-"""Those of the process."""
+"""The instances of the process."""

@@ -1,6 +1,6 @@
-"""Queries that were made ready, kept for when the same is asked again of tables and views as they were.
+"""Queries that were made ready, kept for when the same is asked again and its tables and views are unchanged.
 
-Whether they still are is looked up each time, as for a query that is new.
+Each time that is checked by looking up its names, as a new query does.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from icecore.engine.query.kept_relations import KeptRelations
 
 MOST_KEPT = 16
 MOST_CONNECTIONS = 4
-"""Those asked last have a connection that waits for them, by which an instance of DuckDB stays."""
+"""The most queries that keep an idle connection, and by it their instance of DuckDB: those asked last."""
 MOST_TEXT = 100_000
-# What is another value has another text, and none has a time zone of its own.
+# Types of which unequal values have unequal texts. Time zones other than UTC are refused below.
 _PLAIN = {int, float, str, bool, bytes, type(None), Decimal, UUID, dt.date, dt.time, dt.datetime, dt.timedelta}
 
 
 def key_of(sql: str, namespace: Identifier, parameters: Mapping[str, Any] | None) -> Hashable | None:
-    """The key that queries have in common that are the same; None for one that is not kept."""
+    """The key that equal queries have in common; None for a query that is not kept."""
     given = parameters or {}
     zones = (getattr(v, "tzinfo", None) for v in given.values())
     if any(type(v) not in _PLAIN for v in given.values()) or any(z not in (None, dt.UTC) for z in zones):
         return None
     if len(sql) + sum(len(v) for v in given.values() if isinstance(v, (str, bytes))) > MOST_TEXT:
         return None
-    # Python writes no int of thousands of digits in decimal.
+    # Python refuses to write an int of thousands of digits in decimal.
     texts = ((name, v, hex(v) if type(v) is int else repr(v)) for name, v in given.items())
     return sql, namespace, parameters is None, tuple((name, type(v), text) for name, v, text in texts)
 
@@ -71,7 +71,7 @@ class KeptQueries:
         self.relations.clear()
 
     def find(self, key: Hashable) -> Kept | None:
-        """The query of a key, which may be one of tables that are others by now; None where none is kept."""
+        """The query of a key, whose tables may have changed since; None where none is kept."""
         with self._lock:
             found = self._kept.get(key)
             if found is not None:

@@ -58,7 +58,7 @@ class KeptQuery:
     def answer(self, lookup: Lookup, all_names: AllNames, timeout: float | None) -> QueryAnswer | None:
         """An answer over the same rows; None where a name means something else by now.
 
-        Raises what looking names up raises, as the query would that is made anew.
+        Raises what looking names up raises, as a new query would.
         """
         once = LoadedOnce(lookup)
         if not all(m.is_still(once, all_names) for m in self.meanings):

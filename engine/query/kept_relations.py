@@ -1,4 +1,4 @@
-"""Relations of tables that were planned for queries, kept for other queries that need the same of the same rows."""
+"""Relations of tables that were planned for queries, kept for others that need the same of the same table state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Need(Protocol):
 
 @define(eq=False)
 class KeptRelations:
-    """The relations that were asked for last, with those needs. Threads may share it."""
+    """The relations that were asked for last, each with the need that it was planned for. Threads may share it."""
 
     _kept: list[tuple[Need, ScanRelation]] = field(factory=list, init=False, repr=False)
     _lock: Lock = field(factory=Lock, init=False, repr=False)

@@ -1,4 +1,4 @@
-"""The names of tables in a query, each of them as often as it stands there, with the time that it is asked as of."""
+"""The names of tables in a query, one for each place where one stands, with what its AT says."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Mention:
 
 @frozen
 class NamedTables:
-    """A query over internal names, and what stood there before.
+    """A query with internal names in place of its tables' names, and the mentions that stood there.
 
-    `has_star` is true where the columns that it gives follow from those of its tables.
+    `has_star` is true where the columns of its answer follow from those of its tables.
     """
 
     mentions: Mapping[str, Mention]
@@ -46,13 +46,13 @@ class NamedTables:
 
     @property
     def computes_at(self) -> bool:
-        """Whether some AT stands before more than a value or a parameter: a function may give another one."""
+        """Whether some AT has more than a value or a parameter: a function may give another value each time."""
         return any("(" in sql for sql in self._at_values)
 
     def metadata_columns(self, columns: Mapping[str, Collection[str]], tables: Collection[str]) -> dict[str, list[str]]:
-        """The metadata columns that the query asks of `tables`, by internal names, where none has such a column itself.
+        """The metadata columns that the query asks of `tables`, by internal names; none that a table has as its own.
 
-        `columns` has those of all that it names. Raises ValidationError where one could be of several tables.
+        `columns` has the columns of all its tables. Raises ValidationError where a name could be of several tables.
         """
         found: dict[str, list[str]] = {}
         for name, of in self._names.asked.items():
@@ -68,10 +68,10 @@ class NamedTables:
         return {internal: sorted(set(names)) for internal, names in found.items()}
 
     def check_cases(self, columns: Mapping[str, Collection[str]]) -> None:
-        """Raises ValidationError where a name is of one of these columns that DuckDB can't tell by it from another.
+        """Raises ValidationError where a name could be of several of these columns, which differ in case alone.
 
-        Names that differ in case alone are the same to it, and mean the first of these columns. One that the query
-        gives to something itself is passed over.
+        To DuckDB such names are the same, and mean the first of these columns; its exact name is allowed. A name that
+        the query itself gives to something is passed over.
         """
         declared = set(_declared(self._tree))
         for name, scopes in self._names.written:
@@ -87,7 +87,7 @@ class NamedTables:
                     )
 
     def sql(self, con: duckdb.DuckDBPyConnection, metadata: Mapping[str, Sequence[str]]) -> str:
-        """The text of the query, in which no star stands for these metadata columns of tables by internal names."""
+        """The text of the query, with these metadata columns, by internal names of tables, left out of its stars."""
         for scope in self._names.scopes:
             for table, star in itertools.product(scope.tables, scope.stars):
                 if star["relation_name"].lower() in ("", table.alias.lower()):
@@ -112,7 +112,7 @@ def named_tables(
 ) -> NamedTables:
     """The tables that one SELECT names. Raises ValidationError, calling the query `owner`, where it is none.
 
-    A column with a query in it keeps the name that DuckDB gives it, its text, which has the names of tables.
+    A column with a query in it keeps the name that DuckDB gives it: its text, with the tables' own names.
     """
     tree = parsed(con, sql, owner)
     star = has_star(tree)
@@ -131,9 +131,9 @@ def named_tables(
 
 @define
 class _EachName(TableNames):
-    """The names of tables, and the tables that columns could be of where they are asked for.
+    """The names of tables, and for each name of a column the tables that it could be of.
 
-    `asked` has the metadata columns, `written` all as they are written, with the tables of each FROM around them.
+    `asked` has the metadata columns, `written` all names as they are written, with the tables of each FROM around them.
     """
 
     asked: dict[str, list[list[FromTable]]] = field(factory=dict)
@@ -172,7 +172,7 @@ def _alike(name: str, columns: Collection[str]) -> list[str]:
 
 
 def _name_columns(con: duckdb.DuckDBPyConnection, owner: str, node: Any) -> None:
-    """Gives columns that have a query in them their texts as aliases, but for those that stand for several."""
+    """Gives columns that have a query in them their texts as aliases, except those with a star."""
     if isinstance(node, list):
         for item in node:
             _name_columns(con, owner, item)

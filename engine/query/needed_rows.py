@@ -1,7 +1,7 @@
-"""The rows and columns of its tables that a query needs, by DuckDB's plan of it over tables that have no rows.
+"""The rows and columns that a query needs of its tables, by DuckDB's plan of the query over tables without rows.
 
-The plan has the conditions that rows of a table must meet wherever the query says them: in a common table expression, a
-view, through a join. A condition only leaves files out: rows are compared by DuckDB again.
+The plan has the conditions that rows of a table must meet, wherever the query says them: in a common table expression,
+a view, through a join. The conditions only leave files out: DuckDB compares the rows again.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ FILE_COLUMNS = Schema((FILE, SPEC_ID))
 """The metadata columns that are the same in all rows of a file."""
 _FILTER, _SCAN = "FILTER", "PYTHON_ARROW_SCAN"
 _NO_COLUMN = "none"
-"""The column that stand-ins have first, of no column's name: a plan that needs none reads the first."""
+"""The first column of stand-ins, whose name no other has: a plan that needs no column reads the first."""
 
 
 @frozen
 class NeededRows:
     """The condition that the rows of a table must meet to matter, bound to its schema, and the columns by their ids.
 
-    None stands for all columns; where there are none, only the number of rows matters. `of_file` is the condition that
+    `columns` of None are all; where it is empty, only the number of rows matters. `of_file` is the condition that
     the file of a row must meet, bound to FILE_COLUMNS.
     """
 
@@ -56,7 +56,7 @@ class NeededRows:
 
 @contextmanager
 def stand_in(con: duckdb.DuckDBPyConnection, name: str, schema: Schema) -> Iterator[None]:
-    """A context with a table of a schema without rows, whose columns a plan tells apart from all others."""
+    """A context with a table of a schema, without rows, whose columns a plan tells apart from all others."""
     arrow = pa.schema([pa.field(_NO_COLUMN, pa.bool_()), *schema_to_arrow(schema, with_ids=False)])
     hidden = [f"{name}_{f.field_id}" for f in schema.fields]
     columns = [f"{h} AS {quote(n)}" for h, n in zip(hidden, column_names(schema), strict=True)]
@@ -72,7 +72,7 @@ def stand_in(con: duckdb.DuckDBPyConnection, name: str, schema: Schema) -> Itera
 def needed_rows(
     con: duckdb.DuckDBPyConnection, sql: str, schemas: Mapping[str, Schema], parameters: Mapping[str, Any] | None
 ) -> dict[str, NeededRows]:
-    """The needs of a query of each stand-in. Raises duckdb.Error where DuckDB can't plan it."""
+    """The rows and columns that a query needs of each stand-in. Raises duckdb.Error where DuckDB can't plan it."""
     ((_, plan),) = duck.rows(con, query(PLANS, "explained", query=sql), parameters)
     found: dict[str, list[tuple[list[str], set[int]]]] = {name: [] for name in schemas}
     for node, conditions in _scans(orjson.loads(plan), ()):
@@ -92,7 +92,7 @@ def _scans(nodes: Sequence[dict[str, Any]], conditions: Sequence[str]) -> Iterat
     for node in nodes:
         if node["name"] == _SCAN:
             yield node, list(conditions)
-        # A plan has the lines of a text apart: those of a literal alone would be read as conditions.
+        # A plan has each line of a text by itself: a line of a literal would be read as a condition.
         own = ["\n".join(_texts(node["extra_info"].get("Expression")))] if node["name"] == _FILTER else []
         yield from _scans(node["children"], own)
 
@@ -113,7 +113,7 @@ def _together(name: str, schema: Schema, scans: Sequence[tuple[list[str], set[in
 
 
 def _conditions(name: str, schema: Schema, text: str) -> Iterator[Expression]:
-    """The conditions of a text on columns of a schema that this engine takes as DuckDB does."""
+    """The conditions in a text that are on columns of a schema and that this engine takes as DuckDB does."""
     try:
         understood = understood_conditions(text)
     except ExpressionError:
@@ -124,7 +124,7 @@ def _conditions(name: str, schema: Schema, text: str) -> Iterator[Expression]:
             i is None or i not in schema.field_ids or isinstance(schema.find_field(i).field_type, FloatType)
             for i in ids
         ):
-            # A plan shows a float's digits, not which of float and double they are of.
+            # A plan shows the digits of a number, not whether they are those of a float or a double.
             continue
         try:
             yield bind(rewrite(condition, lambda p: _renamed(name, schema, p)), schema)

@@ -1,7 +1,7 @@
 """A query made ready: parsed, its names looked up, its columns known, and how much of each table it needs.
 
-Nothing of a table's rows is read by that, nor any file planned. A view is a query within the query: what is asked of
-its rows is asked of its tables.
+No row is read for this, and no file planned. A view is a query within the query: what is needed of its rows is needed
+of its tables.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from icecore.engine.spec.view import DUCKDB
 
 _OWNER = "the query"
 _MOST_READS = 64
-"""A view that names its tables more often, with the views in it, is computed once: with each layer of views that name
-one below them twice DuckDB's plan is twice as large."""
+"""The most mentions of tables in a view and the views in it. A view with more is computed once: each layer of views
+that name the one below twice would make DuckDB's plan twice as large."""
 
 
 def prepare_query(
@@ -104,10 +104,10 @@ def query_schema(lookup: Lookup, name: Identifier, sql: str, scope: NameScope) -
 
 @frozen
 class InternalQuery:
-    """A query over internal names, which stand for rows and for queries over such names, those of views.
+    """A query over internal names, which stand for rows, or for queries of views over such names.
 
-    `has_star` is true where the columns that it gives follow from those of its tables. `reads` is how often it names
-    one, itself and by its views.
+    `has_star` is true where the columns of its answer follow from those of its tables. `reads` is the number of times
+    that it names a table, itself and by its views.
     """
 
     sql: str
@@ -137,7 +137,7 @@ class _Preparation:
     is_at_value: bool = False
 
     def is_for_later(self) -> bool:
-        """Whether all follows from the text and from what its names mean: no time, no rows that were made by then."""
+        """Whether the answer follows from the text and what its names mean: not from a time, or rows made already."""
         is_made = any(isinstance(m.found, ArrowRows) for m in self.meanings) or bool(self.whole)
         return self.now is None and not is_made and not self.is_at_value
 
@@ -188,7 +188,7 @@ class _Preparation:
         return self.views[view.name()]
 
     def expanded(self, internal: str, view: ViewQuery, path: tuple[Identifier, ...]) -> InternalQuery:
-        """The query, over internal names, that stands for a view of such a name; else all its rows do."""
+        """The query over internal names that stands for a view; if none can, one for all its rows, computed."""
         inner = self.query_of(view, path)
         owner = view.scope().owner
         with _duckdb_refusals(owner):
@@ -203,7 +203,7 @@ class _Preparation:
         return InternalQuery(sql, None, inner.rows, {**inner.views, internal: sql}, False, inner.reads)
 
     def whole_view(self, view: ViewQuery, inner: InternalQuery) -> ArrowRows:
-        """All rows of a view, computed once, each value looked at as it becomes one of the schema."""
+        """All rows of a view, computed once; each value is checked as it is cast to the schema."""
         if view.name() not in self.whole:
             owner, schema = view.scope().owner, view.schema()
             answer = self.answer(inner, owner)
@@ -219,7 +219,7 @@ class _Preparation:
             self.stand_ins.enter_context(duck.registered(self.con, internal, no_rows(rows.schema)))
 
     def tell_time(self, sql: str) -> None:
-        """Makes it one time for all of the query, where something in it asks for the time."""
+        """Sets one time for all of the query, where something in it asks for the time."""
         if self.now is None:
             self.now = told_time(sql)
             tell_time(self.con, self.now)

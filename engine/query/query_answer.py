@@ -43,7 +43,7 @@ _SHOWN = 20
 class PreparedQuery:
     """A query over internal names, what these stand for, how much of it is needed, and the time that it was made at.
 
-    Errors call it `owner`. `views` has queries over such names, each over rows and those before it.
+    Errors call it `owner`. `views` has queries by such names, each over rows and the views before it.
     """
 
     owner: str
@@ -115,9 +115,9 @@ class IdleConnection:
 
 @define(eq=False)
 class Held:
-    """The share that answers of one query over the same rows have: relations that take little memory, a connection.
+    """The parts that answers of one query over the same rows share: relations of little memory, and a connection.
 
-    `shared` are relations of other queries too.
+    `shared` has relations that other queries use too.
     """
 
     shared: KeptRelations | None = None
@@ -230,7 +230,10 @@ class QueryAnswer:
 
     @property
     def _idle(self) -> IdleConnection:
-        """The connection of all answers of the query where they share all relations: errors are told by these."""
+        """The idle connection of all answers, if this one has only relations that they share; else its own.
+
+        Errors are told by the relations.
+        """
         self._relations = {**self._held.relations, **self._relations}
         are_held = all(self._held.relations.get(n) is r for n, r in self._relations.items())
         return self._held.idle if are_held else self._own_idle
@@ -238,7 +241,7 @@ class QueryAnswer:
     def _connection(self) -> duckdb.DuckDBPyConnection:
         """A connection that can reach the local files of the query, and perhaps others of the same snapshots.
 
-        That which it may reach, and its memory, are settings of a whole instance: those of the same tables share one.
+        Its files and its memory are settings of a whole instance, so connections for the same snapshots share one.
         """
         for name, rows in self._prepared.rows.items():
             if isinstance(rows, TableRows) and name not in self._relations:
@@ -277,6 +280,6 @@ class QueryAnswer:
 
 
 def reason(error: duckdb.Error) -> str:
-    """DuckDB's words without the text of the query, in which it has other names."""
+    """DuckDB's words without the text of the query, which has internal names."""
     said = " ".join(str(error).partition("\n\nLINE ")[0].split())
     return said + duck.as_text(said)

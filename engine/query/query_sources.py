@@ -33,7 +33,7 @@ METADATA_TABLES = (
 """The tables of `table.inspect`, which stand after the name of their table."""
 
 FEW_FILES, FEW_BYTES = 8, 1 << 20
-"""So little is read by this engine: a DuckDB that may read some files alone takes longer to make."""
+"""The most files and bytes that this engine reads itself: a DuckDB limited to some files takes longer to make."""
 
 
 class QueryCatalog(Lookup, Protocol):
@@ -87,7 +87,7 @@ class TableRows:
 
 @frozen(eq=False)
 class TableNeed:
-    """The rows and columns that a query needs of a table, whose name in it begins the names of the relation.
+    """The rows and columns that a query needs of a table; the relation's names begin with the table's `name` in it.
 
     `forgotten` is the position at which bounds of the table's files were forgotten last.
     """
@@ -134,12 +134,12 @@ RowsOf = TableRows | ArrowRows
 
 
 def forgotten_of(found: RowsOf | ViewSource) -> str:
-    """The position at which bounds of a table's files were forgotten last, which plans had; empty for all else."""
+    """The position at which bounds of a table's files, for plans, were forgotten last; empty for all else."""
     return found.scan.forgotten() if isinstance(found, TableRows) else ""
 
 
 def is_same(before: RowsOf | ViewSource, now: RowsOf | ViewSource) -> bool:
-    """Whether a name still means the rows or the view that it meant; never of rows that were made by then."""
+    """Whether a name still means the rows or the view that it meant; never true of rows that were made already."""
     match before, now:
         case TableRows(), TableRows():
             return before.is_same(now)
@@ -150,7 +150,7 @@ def is_same(before: RowsOf | ViewSource, now: RowsOf | ViewSource) -> bool:
 
 
 def _is_of(task: FileScanTask, rows: NeededRows) -> bool:
-    """Whether rows of a file can matter, by what they all have in common."""
+    """Whether rows of a file can matter, by the metadata columns that all of them share."""
     values = {FILE.field_id: task.file.file_path, SPEC_ID.field_id: task.file.spec_id}
     return evaluate(rows.of_file, lambda term: values[term.field.field_id])
 

@@ -116,7 +116,7 @@ def find_source(parts: Identifier, scope: NameScope, lookup: Lookup) -> Source:
     tried = list(dict.fromkeys(_candidates(parts, scope, catalog_names(lookup.name))))
     for identifier in tried:
         if any("." in level for level in identifier[:-1]):
-            continue  # what a metadata table's name is, after that of a table with a dot in it
+            continue  # the name of a metadata table, after a table name that has a dot
         if lookup.table_exists(identifier):
             return TableSource(lookup.load_table(identifier))
         if lookup.view_exists(identifier):

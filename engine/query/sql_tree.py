@@ -39,7 +39,7 @@ def parsed(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> dict[str, An
 
 
 def has_star(tree: dict[str, Any]) -> bool:
-    """Whether the columns that a SELECT gives, the first one where several are put together, follow from its tables."""
+    """Whether a SELECT, of a set operation its first, has a star, so that its columns follow from its tables."""
     node = tree["statements"][0]["node"]
     while node.get("type") == "SET_OPERATION_NODE":
         node = node["children"][0] if node.get("children") else node["left"]
@@ -54,7 +54,7 @@ def sql_of(con: duckdb.DuckDBPyConnection, tree: dict[str, Any]) -> str:
 
 @define(eq=False)
 class FromTable:
-    """A table where FROM names it, and the name that its columns are known by: of its own, or one that it is given."""
+    """A table that FROM names, and the name that its columns are known by: its own or an alias."""
 
     parts: Identifier
     internal: str
@@ -78,8 +78,8 @@ Scopes = tuple[FromScope, ...]
 class TableNames:
     """An internal name for each mention of a table in a tree; names of common table expressions are left alone.
 
-    `mentions` has what stood there, with what came after AT; `numbers` makes names that `text`, in lower case, has not.
-    Errors call the query `owner`.
+    `mentions` has the tables' own names with what came after AT. `numbers` makes internal names that do not occur in
+    `text`, the query in lower case. Errors call the query `owner`.
     """
 
     owner: str
@@ -90,7 +90,7 @@ class TableNames:
     _replaced: set[int] = field(factory=set)
 
     def replace_in(self, tree: dict[str, Any]) -> None:
-        """Makes a tree of one SELECT one over internal names. Raises ValidationError as `visit` does."""
+        """Replaces the names of tables in a tree of one SELECT. Raises ValidationError as `visit` does."""
         self.visit(tree["statements"][0]["node"], frozenset(), ())
 
     def column(self, names: Identifier, scopes: Scopes) -> Identifier:
@@ -114,7 +114,7 @@ class TableNames:
         if "cte_map" in node:
             ctes = self._common_tables(node["cte_map"], ctes, scopes)
         kind = node.get("type")
-        # In a value, as that of a sample, it is a type of data.
+        # In a value, as that of a sample, `type` is a type of data.
         if isinstance(kind, str) and kind in _FROM and id(node) not in self._replaced:
             scopes = (self._scope(node.get(_FROM[kind], node), ctes), *scopes)
         if kind == "COLUMN_REF":
@@ -126,7 +126,7 @@ class TableNames:
                 f"{self.owner}: `icecore ls` tells what there is; DESCRIBE, with its name, the columns of a table"
             )
         for key, value in node.items():
-            # A star in ORDER BY is what is selected: it has none of the tables' columns.
+            # A star in ORDER BY stands for what is selected, not for the tables' columns.
             own = (FromScope(scopes[0].tables), *scopes[1:]) if key == "modifiers" and scopes else scopes
             if key != "cte_map":
                 self.visit(value, ctes, own)
@@ -141,7 +141,7 @@ class TableNames:
         return ctes
 
     def _scope(self, source: Any, ctes: frozenset[str]) -> FromScope:
-        """The tables of a FROM, replaced; those of one name that have no other are known by all parts of theirs."""
+        """The tables of a FROM, replaced; those of the same name without an alias are known by all parts of theirs."""
         scope = FromScope()
         self.scopes.append(scope)
         named = [(n, tuple(n["qualified_name"]["path"])) for n in _base_tables(source)]
@@ -165,7 +165,7 @@ class TableNames:
         return scope
 
 
-# What has a scope of its own, and where the tables of that stand.
+# The nodes with a scope of their own, and the key under which its tables stand.
 _FROM = {"SELECT_NODE": "from_table", "PIVOT": "source", "BASE_TABLE": ""}
 
 

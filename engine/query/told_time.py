@@ -1,6 +1,6 @@
-"""The time that a query's functions tell, as `now()` does: that at which it was made, each time that it is computed.
+"""The time that functions as `now()` tell in a query: that at which it was made, however often it is computed.
 
-Files are left out by that time, so a later one would find rows in some files and miss those in others.
+Files are left out by that time, so at a later time rows would be found in some files and missed in others.
 """
 
 from __future__ import annotations
@@ -25,6 +25,6 @@ def told_time(sql: str) -> str | None:
 
 
 def tell_time(con: duckdb.DuckDBPyConnection, now: str | None) -> None:
-    """Makes a time the one that all functions of a connection tell."""
+    """Makes all functions of a connection tell this time."""
     if now is not None:
         con.execute(query("query/told_time.sql", "functions", now=now)).fetchall()

@@ -22,12 +22,12 @@ SQL = "query/views.sql"
 _WANTED = "__icecore_wanted"
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
-# The one cast that Arrow makes without a look at what it loses.
+# The one cast in which Arrow does not check what it loses.
 _ROUNDING = (pa.float64(), pa.float32())
 
 
 def nullable(schema: Schema) -> Schema:
-    """The columns of the rows of a view, any of which may be null: nothing keeps its query to what is required."""
+    """The columns of a view's rows, all optional: nothing makes its query keep to what is required."""
     return Schema(tuple(map(_optional, schema.fields)), schema.schema_id)
 
 
@@ -53,7 +53,7 @@ def _optional_inside(t: Type) -> Type:
 
 
 def view_sql(con: duckdb.DuckDBPyConnection, sql: str, schema: Schema, owner: str, has_star: bool) -> str | None:
-    """The query of a view that gives the columns of its schema; None where Arrow has to look at the values for that.
+    """The query of a view that gives the columns of its schema; None where Arrow has to check the values for that.
 
     The names of `sql` are known to the connection. Raises ValidationError where the columns don't fit the schema any
     more, duckdb.Error where DuckDB can't plan it.
@@ -91,7 +91,7 @@ def conformed(rows: pa.Table, schema: Schema, owner: str, has_star: bool) -> pa.
 
 
 def _places(found: Sequence[str], wanted: Sequence[str], owner: str, has_star: bool) -> list[int]:
-    """The place of each wanted column: the same, as the column aliases of the View spec are.
+    """The place of each wanted column: its own, as column aliases of the View spec go by position.
 
     A query with a star gives whatever columns its tables have now, so there they are found by name. Raises
     ValidationError where there are more or fewer.

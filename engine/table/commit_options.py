@@ -9,7 +9,7 @@
 - `branch`: the branch that the snapshot goes to, by default main; one that is not there is made from main, or of
   nothing while that is empty; rewrites with RewriteCommitOptions raise NoSuchSnapshotError then. Raises
   ValidationError for a tag.
-- `snapshot_properties`: text by text, for the snapshot's summary. Raises ValidationError for other values.
+- `snapshot_properties`: a map of text to text, for the snapshot's summary. Raises ValidationError for other values.
 - `base_snapshot_id`: the snapshot that the caller decided on; what changed since may be a conflict. Raises
   NoSuchSnapshotError.
 - `isolation_level`: "serializable" (no row that was read may have changed) or "snapshot" (only the files that the

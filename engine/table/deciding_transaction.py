@@ -1,4 +1,4 @@
-"""Transactions of changes whose files are written on reading a base, before the commit begins."""
+"""Transactions of changes whose files are written from the rows of a base, before the commit begins."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class DecidingTransaction(Transaction):
         isolation: KnownProperty[str],
         **options: Unpack[PinnedChangeOptions],
     ) -> DecidedRows:
-        """Adds what `decide` writes on reading a base: the snapshot that is named, else the head of the branch.
+        """Adds the change that `decide` makes on a base: the snapshot that is named, else the head of the branch.
 
-        It is called at once, and must delete what it wrote where it raises; an earlier call with the same idempotency
-        key has its summary given again instead. The commit raises ConflictingCommitsError
-        where what it read or touched is not as it was. `isolation` is the property of the isolation level.
+        `decide` is called at once, and must delete its files if it raises; after an earlier call with the same
+        idempotency key that call's summary is given again instead. The commit raises ConflictingCommitsError where
+        rows or files that `decide` read or touched have changed. `isolation` is the property of the isolation level.
         """
         pending, branch = self._pending, self._pending.first_branch(options)
         if pending.answered is not None:
@@ -57,7 +57,7 @@ class DecidingTransaction(Transaction):
 
     @takes_options(PinnedChangeOptions)
     def replace_only_partition(self, df: Any, **options: Unpack[PinnedChangeOptions]) -> None:
-        """Replaces the rows of a table without partitions by the data; where that has none they stay."""
+        """Replaces all rows of a table without partitions by the data; data without rows replaces nothing."""
         options = audited_rows(df, self.metadata, options)
         pending, branch = self._pending, self._pending.first_branch(options)
         base = pending.base_if_named(branch, options, UPDATE_ISOLATION)

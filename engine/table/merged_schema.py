@@ -47,7 +47,7 @@ def take_in(transaction: Transaction, columns: Any, *, case_sensitive: bool) -> 
 
 @frozen
 class _Union:
-    """The schema to unite with by name, of data: columns that the table has are named and required as there."""
+    """The schema of data to unite with the table's by name: known columns get the table's names, and are required."""
 
     format_version: int
     case_sensitive: bool
@@ -70,7 +70,7 @@ class _Union:
                 seen.add(place)
                 t = self._type(f.field_type, old.fields[place].field_type)
                 if t is not None:
-                    # Required, since a union would make columns optional that the data may have nulls in.
+                    # Required, since uniting with an optional column would make the table's optional.
                     yield NestedField(f.field_id, old.fields[place].name, t, not isinstance(t, UnknownType))
 
     def _type(self, new: Type, old: Type) -> Type | None:

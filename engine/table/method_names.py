@@ -9,7 +9,7 @@ C = TypeVar("C")
 
 
 def methods_named(owner: type[C]) -> type[C]:
-    """Names the functions of other modules in a class body as what they are there: methods, as `Table.append`.
+    """Gives functions of other modules in a class body the names of methods, as `Table.append`.
 
     So errors of a call name them, and pickles find them; `inspect.getsource` knows where they are written.
     """

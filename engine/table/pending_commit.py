@@ -73,12 +73,12 @@ class PendingCommit:
         self.metadata = self.state.metadata
         # The event of an earlier call with the same idempotency key: then nothing is done again.
         self.answered = repository.already(provenance)
-        # What the next attempt at planning may take of the files that planning wrote.
+        # Files that planning wrote, which its next attempt may use again.
         self.reusable = ReusableFiles()
-        # Of the summary of each snapshot; those of a change's own go before.
+        # For the summary of each snapshot; a change's own properties override them.
         self.snapshot_properties: dict[str, str] = {}
         self._stream = state.stream
-        # What the caller's table showed, which may be older than the latest state; its refs move with the changes.
+        # The metadata of the caller's table, maybe older than the latest state; its refs move with the changes.
         self._seen = state.metadata
         self._provenance = provenance
         self._check_open = check_open
@@ -188,7 +188,7 @@ class PendingCommit:
     def base_if_named(
         self, branch: str, options: PinnedChangeOptions, default_level: KnownProperty[str]
     ) -> CommitBase | None:
-        """The base, where the caller names it or a level; else None: a change is of the rows at commit."""
+        """The base, if the caller names it or an isolation level; else None: the change is of the rows at commit."""
         return self.base(branch, options, default_level) if is_pinned(options) else None
 
     @property
@@ -202,7 +202,7 @@ class PendingCommit:
         """Adds a change of metadata. Raises ValidationError at once where it does not fit what is there."""
         self._check_open()
         if self.answered is None:
-            # Else it is made already, and need not fit upon itself.
+            # A change that was made already need not fit a second time.
             refs = self.metadata.refs
             updates, self.metadata = changed(self.metadata, command)
             if self.metadata.refs != refs:
@@ -357,7 +357,7 @@ class PendingCommit:
             result = self.repository.commit(part.stream, part.prepare, self._provenance, requirements=part.requirements)
         except REFUSED:
             self.discard()
-            # Nobody goes on with it, so that what was written for it is of no use.
+            # The commit is not tried again, so its files are of no use.
             with contextlib.suppress(IcecoreError):
                 self.forget_files()
             raise

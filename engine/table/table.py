@@ -161,7 +161,7 @@ class Table:
         return f"{type(self).__name__}({name_text(self.name())!r}, {', '.join(f'{n}={v}' for n, v in told.items())})"
 
     def _repr_html_(self) -> str:
-        """The table in a notebook: its columns below what it is."""
+        """The table in a notebook: its repr, and its columns below."""
         columns = [(f.name, f.field_type, "not null" if f.required else "", f.doc or "") for f in self.schema().fields]
         return rows_html((repr(self), "type", "", ""), columns)
 

@@ -37,7 +37,7 @@ def rewrite_data_files(
 ) -> RewriteResult:
     """Rewrites data files, with their deletes applied, as few large ones (`binpack`) or sorted (`sort`, `zorder`).
 
-    Of the files that may have rows of the filter these are the ones of a wrong size, or with many deletes, where a
+    Files that may have rows of the filter are rewritten if they are of a wrong size or have many deletes, where a
     partition has enough of them. The options are Java's: `target-file-size-bytes`, `min-file-size-bytes`,
     `max-file-size-bytes`, `min-input-files`, `max-file-group-size-bytes`, `max-file-group-input-files`,
     `max-files-to-rewrite`, `delete-file-threshold`, `delete-ratio-threshold`, `rewrite-all`, `output-spec-id`,
@@ -206,7 +206,7 @@ def _to_compact(table: TableHandle) -> RewriteResult:
 
 
 def _rewrites_manifests(table: TableHandle, options: MetadataOptions) -> bool:
-    """Rewrites manifests, or would; whether there was something to rewrite."""
+    """Rewrites manifests, or tells so in a dry run; returns whether there was something to rewrite."""
     before = table.metadata.current_snapshot_id
     outcome = rewrite_manifests(table, **options)
     return table.metadata.current_snapshot_id != before if outcome is None else not outcome.is_empty
@@ -225,7 +225,7 @@ def forget(
     Of all columns and files, or of those named: columns by their present or former names, with all nested in them,
     files by their paths. Positions, hashes and counts stay, so that the log verifies, can be replayed and read as of
     any position: plans of the past have a few files more. Archives are written anew; caches, free pages of the database
-    and its WAL are emptied, where others read the log at the next open. No other commit is made meanwhile.
+    and its WAL are emptied, or at the next open if others are reading the log. No other commit is made meanwhile.
 
     Out of reach are logs that were exported before, other copies, what other processes hold in memory, files that are
     still in storage (`left_files`), and bounds that snapshots hold (`held`). Partition values and paths stay. So do

@@ -165,7 +165,7 @@ def diff(
     """The difference of files and rows between two snapshots, on one branch or several: see `SnapshotDiff`.
 
     Each is a snapshot id, a branch or tag, a time, or None for the table without rows. The filter and the columns are
-    those of its rows, by the table's current schema. For positions see `Catalog.diff_table`. Raises
+    for its `rows()`, by the table's current schema. For positions see `Catalog.diff_table`. Raises
     NoSuchSnapshotError, ExpressionError, ValidationError.
     """
     from icecore.engine.metadata.snapshot_range import SnapshotRange
@@ -207,8 +207,8 @@ def blame(
     """The rows of a scan with the commit that brought each as it is, through compactions and updates of its neighbours.
 
     `_position`, `_recorded_at`, `_actor`, `_message`, `_operation` and `_snapshot_id` tell the commit. Where
-    `_is_exact` is false the row came with it or before: what was before it is expired. Equal rows that a commit took
-    away and brought again are the old ones. Raises ExpressionError, NoSuchSnapshotError, ValidationError,
+    `_is_exact` is false the row came with it or with an earlier one that has expired. A row that a commit removed and
+    added again with equal values counts as the old one. Raises ExpressionError, NoSuchSnapshotError, ValidationError,
     MissingArchiveError.
     """
     from icecore.engine.scan.blame import Blame
@@ -230,7 +230,7 @@ def partitions(
 ) -> pa.Table:
     """The partitions of a snapshot, by default the current one, with their files, rows and deletes, from metadata.
 
-    The columns are those of PyIceberg's `inspect.partitions`. With a filter only partitions of which a scan by it
+    The columns are those of PyIceberg's `inspect.partitions`. With a filter, only partitions in which a scan by it
     would read a file. Raises ExpressionError, NoSuchSnapshotError.
     """
     from icecore.projections.inspect import partitions
@@ -253,8 +253,8 @@ def prefetch(
 ) -> NamedPlan:
     """Plans a scan and stores the plan under a name, in place of one that had it.
 
-    `named_plan` gives it again, in any process, brought up to date at the cost of what was committed since. It is
-    the plan of the same columns, whatever they are called by then, and `*` of all that there are. With a `ref` it
+    `named_plan` gives it again, in any process, brought up to date at the cost of what was committed since. It has
+    the same columns even if they were renamed, and with `*` all that the table has by then. With a `ref` it
     is of that branch or tag. Raises ExpressionError, NoSuchSnapshotError, ValidationError, StorageError
     where it can't be kept.
     """
@@ -298,7 +298,7 @@ def manifests(table: TableHandle) -> tuple[ListedManifest, ...]:
 def files(table: TableHandle, *, snapshot_id: int | None = None) -> pa.Table:
     """The live data and delete files of a snapshot, by default the current one, in the order of its manifests.
 
-    For the columns see `projections.live_files.LIVE_FILES`. Raises NoSuchSnapshotError.
+    For the columns see `projections.inspect.live_files.LIVE_FILES`. Raises NoSuchSnapshotError.
     """
     from icecore.projections.inspect.live_files import live_files
 

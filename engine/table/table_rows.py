@@ -145,7 +145,7 @@ def add_files(
 ) -> DryRun | None:
     """Adds existing Parquet files as they are.
 
-    Columns that only the path has, as in `city=Oslo/a.parquet`, are those of an identity partition (P1).
+    A column of an identity partition that a file lacks is read from its path, as in `city=Oslo/a.parquet` (P1).
     Raises ValidationError where a file's schema or partition does not fit, or it is in the table already.
     """
     with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
@@ -227,7 +227,7 @@ def rewrite_files(
 
 
 def _fitting(transaction: Transaction, df: Any, merge_schema: bool) -> Any:
-    """The data, once the transaction's schema has what it brings, if it is to have that."""
+    """The data; with `merge_schema` once the transaction's schema has its columns."""
     if not merge_schema:
         return df
     from icecore.engine.table.merged_schema import taken_in

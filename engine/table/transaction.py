@@ -205,7 +205,7 @@ class Transaction(OnceInBlock):
         if NAME_MAPPING.name not in self.metadata.properties:
             mapping = NameMapping.of_fields(self.metadata.schema().fields)
             self.add(metadata_commands.changed_properties({NAME_MAPPING.name: mapping.to_json()}, ()))
-        paths = names_of(file_paths, "file_paths") if pending.answered is None else ()  # Those may be gone by then.
+        paths = names_of(file_paths, "file_paths") if pending.answered is None else ()  # They may be gone by then.
         pending.check_new(paths, branch, check_duplicate_files)
         self._append(branch, describe_existing_files(pending.context, paths, self._describe), options)
 
@@ -220,11 +220,11 @@ class Transaction(OnceInBlock):
     ) -> None:
         """Adds data files and delete files that were written already, in one snapshot.
 
-        Equality deletes apply to what is there before, not to the data files that come with them; without a base they
+        Equality deletes apply to rows from before, not to those of the data files added with them; without a base they
         never conflict. Deletes by position were decided on a base, by default the snapshot that the table showed: the
-        files that they name must be as they were, and where it is serializable no row may have changed that the
-        conflict filter selects, all rows without one. The level is by default that of `write.delete.isolation-level`,
-        with data files `write.update.isolation-level`. Raises ValidationError for files that don't fit the table.
+        files that they name must be as they were then, and so, if serializable, must all rows that the conflict filter
+        selects, all rows without one. The level is by default that of `write.delete.isolation-level`, with data files
+        `write.update.isolation-level`. Raises ValidationError for files that don't fit the table.
         """
         pending, branch = self._pending, self._pending.branch(options)
         files = DeltaFiles.of(data_files, delete_files, self.metadata)
@@ -248,9 +248,9 @@ class Transaction(OnceInBlock):
     ) -> None:
         """Removes data files, by path or as they are described, and adds others that were written already.
 
-        It was decided on the base, by default the snapshot that the table showed: the files that go must still be there
-        and have no new deletes, and where it is serializable no row may have changed that the conflict filter selects,
-        all rows without one. The level is by default that of `write.update.isolation-level`.
+        The change was decided on the base, by default the snapshot that the table showed: the removed files must still
+        be there and have no new deletes, and if serializable, no row that the conflict filter selects (all rows without
+        one) may have changed. The level is by default that of `write.update.isolation-level`.
         """
         pending, branch = self._pending, self._pending.first_branch(options)
         base = pending.base(branch, options, UPDATE_ISOLATION, conflict_filter)
@@ -319,7 +319,7 @@ class Transaction(OnceInBlock):
     ) -> Upsert:
         """Updates the rows whose keys the data has and inserts the others, as `Table.upsert` does, which says how.
 
-        The answer's `result` is set at commit. Raises ValidationError, that of a key twice in the table at commit.
+        The answer's `result` is set at commit. Raises ValidationError, at commit for a key twice in the table.
         """
         options = audited_rows(df, self.metadata, options)
         pending, branch = self._pending, self._pending.first_branch(options)

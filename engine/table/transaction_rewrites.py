@@ -149,7 +149,7 @@ def remove_dangling_deletes(transaction: TransactionHandle, **options: Unpack[Ro
 
 
 def _branch(transaction: TransactionHandle, options: RowChangeOptions) -> str:
-    """The branch of a rewrite, which must be there: what is made from main for it has nothing of its own to rewrite.
+    """The branch of a rewrite, which must be there: one that is made from main has nothing of its own to rewrite.
 
     Raises NoSuchSnapshotError, ValidationError.
     """

@@ -1,7 +1,7 @@
-"""Data files that others wrote for a commit, Spark's tasks for one: committed once, deleted if it is never made.
+"""Data files that others, as Spark's tasks, wrote for a commit: committed once, or deleted if it is never made.
 
-Who gives up such a commit may not know whether it was made, or is being made at this moment. Both sides look inside of
-the write lock: a commit that its first file is there, who gives up that there is no such commit.
+A caller that gives up such a commit may not know whether it was made, or is being made at this moment. So both check
+inside of the write lock: the commit that its first file is there, the caller that there is no such commit.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class CommitOfFiles(Protocol):
 class WrittenFiles:
     """Data files, given as the data of a change of rows. They belong to that change alone.
 
-    With a `table_uuid` they are of that table, whose columns their field ids mean. A `schema` is the one that they were
-    written by before it was the table's: the commit is to give its columns the same ids.
+    With a `table_uuid` they are for that table, and have the field ids of its columns. A `schema` is one that they were
+    written by before the table had it: the commit has to give its columns the same ids.
     """
 
     files: tuple[ContentFile, ...]
@@ -57,10 +57,10 @@ class WrittenFiles:
     schema: Schema | None = None
 
     def given_to(self, pending: CommitOfFiles) -> list[ContentFile]:
-        """The files that the commit adds; of one that was made before, those that it doesn't have are deleted.
+        """The files that the commit adds; if it was made before, files that it doesn't have are deleted.
 
-        It raises CommitConflictError where they are another table's, or of a schema whose columns are others now, the
-        commit ValidationError where it was given up meanwhile.
+        Raises CommitConflictError for files of another table, or of a schema whose columns have changed; the commit
+        raises ValidationError where it was given up meanwhile.
         """
         if pending.answered is None:
             pending.add(ChangeMetadata(lambda metadata: self._check(metadata, pending)))
@@ -84,7 +84,7 @@ class WrittenFiles:
 
 
 def _check_columns(written: Schema, metadata: TableMetadata) -> None:
-    """Raises CommitConflictError where a column's id is not of a column of its name, and of a type that reads it."""
+    """Raises CommitConflictError where a column's id has another name in the table, or a type that can't read it."""
     schema = metadata.schema()
     for field_id in sorted(written.field_ids):
         new = schema.get_field(field_id)
@@ -105,9 +105,9 @@ def is_answered(repository: Repository, idempotency_key: str) -> bool:
 
 
 def give_up(repository: Repository, files: Iterable[ContentFile], idempotency_key: str, storage: Storage) -> None:
-    """Deletes files of a commit that is not made, but for those that a commit with the key has.
+    """Deletes files of a commit that is given up, except those that a commit with the key has.
 
-    Their table may be gone; `storage` is that by which they were written.
+    Their table may be gone; `storage` is the one that they were written by.
     """
     paths = sorted(f.file_path for f in files)
     with repository.store.write():

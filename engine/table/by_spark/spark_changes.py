@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Within:
-    """A condition of Spark's, with a bound filter of the engine that all its rows satisfy, so that it chooses files."""
+    """A condition of Spark's, and a bound filter of the engine that all its rows satisfy, to choose files by."""
 
     condition: Column
     filter: Expression
@@ -47,17 +47,17 @@ class Within:
 class SparkChanges(SparkMaintenance):
     """Changes of a table's rows by Spark, each as one commit; their options are those of the table's own calls.
 
-    A change is of the rows of a base: the snapshot that is named, else the branch's head as the call begins. Where
-    another commit changed what it read or touched meanwhile it raises ConflictingCommitsError, and nothing is changed:
+    A change is of the rows of a base: the snapshot that is named, else the branch's head as the call begins. It raises
+    ConflictingCommitsError, and nothing is changed, where another commit meanwhile changed what it read or touched:
     see `operations/conflict_validation.py`. A job that fails leaves files that no snapshot holds, which
     `maintenance.remove_orphan_files` removes. What Spark finds wrong it reports in exceptions of its own.
 
-    Conditions are the engine's, as in `Table.delete`; what its grammar lacks is Spark's SQL, as is a Column, and then
-    no file is left out by its metadata. Other SQL text is Spark's.
+    Conditions are in the engine's grammar, as in `Table.delete`. Text beyond it and Columns are evaluated by Spark, and
+    then no file is left out by its metadata. Other SQL text is Spark's.
     """
 
     def with_session(self, session: SparkSession) -> SparkChanges:
-        """The same by a session, where it isn't to be the running one or a local one."""
+        """The same changes by this session, instead of the running one or a local one."""
         return SparkChanges(self._table, session)
 
     @takes_options(PinnedOptions)
@@ -85,12 +85,12 @@ class SparkChanges(SparkMaintenance):
         where: str | Expression | Column | Within | None = None,
         **options: Unpack[PinnedOptions],
     ) -> DryRun | None:
-        """Gives columns new values, in the rows that match, all without a condition.
+        """Sets columns to new values in the rows that match, or in all rows without a condition.
 
-        Values are by column (`"point.x"` inside of a struct) SQL text, Columns, or constants that are no text, over the
-        row as it was, whose columns may be called `target.x` too. Rows keep their ids (v3); `write.update.mode` says
-        how the old ones go. Raises ConflictingCommitsError, ValidationError where a value doesn't fit its column or
-        another column has nanoseconds, NoSuchSnapshotError.
+        Values, by column (`"point.x"` inside of a struct), are SQL text, Columns, or constants other than text. They
+        are computed from the old row, whose columns may be called `target.x` too. Rows keep their ids (v3);
+        `write.update.mode` says how old rows are deleted. Raises ConflictingCommitsError, ValidationError where a value
+        doesn't fit its column or another column has nanoseconds, NoSuchSnapshotError.
         """
 
         def decide(at: PlanContext, snapshot: Snapshot | None) -> DecidedRows:

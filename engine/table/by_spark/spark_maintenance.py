@@ -52,8 +52,8 @@ class SparkMaintenance:
     ) -> RewriteResult:
         """Rewrites data files as `Table.rewrite_data_files` does, which says how, all groups of a commit at once.
 
-        Large groups are sorted as a whole, over all their files. A group of which others deleted meanwhile is written
-        again without what they deleted. Raises ValidationError, MissingFileError, CorruptFileError, StorageError; what
+        Large groups are sorted as a whole, over all their files. A group from which others deleted rows meanwhile is
+        written again without these. Raises ValidationError, MissingFileError, CorruptFileError, StorageError; what
         tasks wrote before an error stays behind as orphan files, and commits that were made before stay.
         """
         return compact(
@@ -77,7 +77,7 @@ class SparkMaintenance:
     ) -> RewriteResult:
         """Merges position delete files as `Table.rewrite_position_delete_files` does, which says how.
 
-        Tasks read and write them; of data files that got deletes meanwhile they are merged again. Raises
+        Tasks read and write them; where a data file got deletes meanwhile, they are merged again. Raises
         ValidationError, MissingFileError, CorruptFileError, StorageError; what tasks wrote before an error stays behind
         as orphan files, and commits that were made before stay.
         """

@@ -71,12 +71,12 @@ class Names:
 
 @frozen
 class SparkMerge:
-    """A merge that is not made yet. Each clause gives a new one, and of the clauses for a row the first acts.
+    """A merge that is not made yet. Adding a clause gives a new merge; for each row the first clause that applies acts.
 
-    Conditions are Spark's SQL or Columns; values are by column of the table SQL text, Columns, or constants that are no
-    text. Rows of the table that match may use both sides, others the side that they have. A row that two rows of the
-    source would change is an error, unless the only clause for matched rows deletes them all. What changes no row
-    writes nothing: rows that no clause is for stay where they are.
+    Conditions are Spark's SQL or Columns; values map columns of the table to SQL text, Columns, or constants other than
+    text. Clauses for matched rows may use both sides, others only the side that the row is of. A row that two rows of
+    the source would change is an error, unless the only clause for matched rows deletes them all. Rows that no clause
+    is for stay as they are, and a merge that changes no row writes nothing.
     """
 
     _table: TableHandle
@@ -94,7 +94,7 @@ class SparkMerge:
         return self._with(When.MATCHED, Then.UPDATE, condition, set)
 
     def when_matched_update_all(self, condition: Condition = None) -> SparkMerge:
-        """Updates rows that match by the source's columns of the same names; what only the source has is left out."""
+        """Updates rows that match by the source's columns of the same names; its other columns are left out."""
         return self._with(When.MATCHED, Then.UPDATE, condition)
 
     def when_matched_delete(self, condition: Condition = None) -> SparkMerge:
@@ -119,7 +119,7 @@ class SparkMerge:
 
     @takes_options(PinnedOptions)
     def commit(self, **options: Unpack[PinnedOptions]) -> MergeResult:
-        """Makes the merge, as one commit; `write.merge.mode` says how rows go.
+        """Makes the merge, as one commit; `write.merge.mode` says how old rows are deleted.
 
         It is of the rows of a base, as the other changes by Spark. Raises ValidationError where clauses or values don't
         fit, and where rows of the source change one row of the table; ConflictingCommitsError, NoSuchSnapshotError.
@@ -165,7 +165,7 @@ class SparkMerge:
         return DecidedRows(written.gone, written.marked, written.added, read, summary)
 
     def _changing(self, clause: MergeClause, schema: Schema) -> MergeClause:
-        """The clause, of an upsert for rows alone that would change, in any column that the table has by now."""
+        """The clause; an upsert's update is only for rows that would change, in any column that the table has now."""
         if not self._is_upsert or clause.then is not Then.UPDATE:
             return clause
         return evolve(clause, condition=_differs(self._source, self._on, schema))
@@ -222,7 +222,7 @@ def _on(on: str | Column | Sequence[str], known: KnownNames) -> Column | tuple[s
 
 
 def _columns(schema: Schema, source: DataFrame) -> KnownNames:
-    """The table's columns, as a session's names meet them."""
+    """The names of the table's columns, matched by the session's rule of case."""
     return KnownNames((f.name for f in schema.fields), case_sensitive=is_case_sensitive(source.sparkSession))
 
 
