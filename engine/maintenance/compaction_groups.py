@@ -74,11 +74,11 @@ class CompactionOptions:
 
     @property
     def write_max_file_size(self) -> int:
-        """The size that a file which is to be one may grow to: halfway from the target to what is too large."""
+        """The size that a written file may grow to: halfway from the target to the maximum."""
         return int(self.target_file_size_bytes + (self.max_file_size_bytes - self.target_file_size_bytes) * 0.5)
 
     def output_file_size(self, input_size: int) -> int:
-        """The size at which a new file is begun: what divides the input evenly, near the target."""
+        """The size at which a new file is begun: near the target, and such that files divide the input evenly."""
         most = self.write_max_file_size
         estimated = input_size // self.output_files(input_size) + _SPLIT_OVERHEAD
         return self.target_file_size_bytes if estimated < self.target_file_size_bytes else min(estimated, most)
@@ -183,7 +183,7 @@ class RewriteOptions:
         self.used: set[str] = set()
 
     def number(self, key: str, default: int, *, least: int = 1) -> int:
-        """A whole number, of at least that. Raises ValidationError."""
+        """A whole number of at least `least`. Raises ValidationError."""
         self.used.add(key)
         if key not in self.options:
             return default

@@ -44,7 +44,8 @@ class OrphanOptions(TypedDict, total=False):
 class Maintained:
     """The result of `Table.maintain`: what each step did, or would do.
 
-    `skipped` says which steps were left out, and why; of a dry run `compacted` has the files that would be read only.
+    `skipped` says which steps were left out, and why; of a dry run `compacted` has only the files that
+    would be read.
     """
 
     __repr__ = short_repr
@@ -115,9 +116,9 @@ class Maintenance:
     def rewrite_table_path(
         self, source_prefix: str, target_prefix: str, staging_location: str | None = None
     ) -> RewrittenTablePath:
-        """Writes the table's metadata as it has to be where its files are copied to, and says which file goes where.
+        """Writes the table's metadata for the place that its files are to be copied to, and says which file goes where.
 
-        As Spark's procedure, of all snapshots: metadata, manifests and position deletes are written with locations
+        As Spark's procedure, for all snapshots: metadata, manifests and position deletes are written with locations
         below the target prefix into the staging folder, by default one beside the table's metadata. Nothing is copied
         or committed: once its `files` are, `register_table` takes the table there by its `metadata_location`. Earlier
         metadata files are left out. Raises ValidationError where a file is outside of the source prefix, one prefix is
@@ -129,7 +130,7 @@ class Maintenance:
 
 
 class ExpireSnapshots(OnceInBlock):
-    """The expiry that people build. Without any call the table's own retention settings hold (R1, R2)."""
+    """The builder of an expiry. Without any call the table's own retention settings hold (R1, R2)."""
 
     def __init__(self, maintenance: Maintenance, provenance: Provenance) -> None:
         self._maintenance = maintenance

@@ -1,4 +1,4 @@
-"""Entries of files whose paths change, with the delete files among them that name data files by path written anew."""
+"""Entries of files whose paths change; delete files that name data files by path are written anew."""
 
 from __future__ import annotations
 

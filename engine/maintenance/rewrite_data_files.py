@@ -90,7 +90,7 @@ class GroupWriter(Protocol):
         order: RowOrder | None,
         /,
     ) -> Iterable[tuple[ContentFile, ...]]:
-        """The new files of each group. What it does not give because it raises, it deletes if it can."""
+        """The new files of each group. If it raises, it deletes the files that it has not given yet, if it can."""
 
 
 @define
@@ -116,9 +116,9 @@ class Compaction:
     def plan(self, at: PlanContext) -> ProduceSnapshot | None:
         """The command for the head of the branch as it is now.
 
-        A group whose files are unchanged keeps the files that were written for it; one of whose files some were
-        removed, or got deletes, is written again from those that are live. So no concurrent delete is lost, and no row
-        of it comes back.
+        A group whose files are unchanged keeps the files that were written for it. A group with files that were removed
+        or got deletes is written again from its live files, so no concurrent delete is lost, and no deleted row comes
+        back.
         """
         metadata, snapshot = at.metadata, at.head(self.target.branch)
         if snapshot is None:
@@ -191,12 +191,12 @@ class Compaction:
         self._shape, self._base_snapshot_id = shape, snapshot.snapshot_id
 
     def forget(self) -> None:
-        """Forgets the written files, as once they are deleted."""
+        """Forgets the written files, as after they were deleted."""
         self.groups = [_Written(g.group) for g in self.groups]
 
 
 def _group_key(tasks: Sequence[FileScanTask], later: Collection[str]) -> _Key:
-    """The files read, with their row ids and the deletes on them, but for `later` ones, which apply to the new ones."""
+    """The files read, with their row ids and their deletes, except `later` ones, which apply to the new files too."""
     return tuple(
         (
             t.file.file_path,

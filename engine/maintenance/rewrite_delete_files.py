@@ -50,7 +50,7 @@ class DeleteRewriteOptions:
 
 
 class DeletesWriter(Protocol):
-    """The writer of what is deleted from data files, anew and in one place for each, in this process or elsewhere."""
+    """The writer of data files' deletes, merged into one place for each data file, in this process or elsewhere."""
 
     def __call__(
         self, tasks: Sequence[FileScanTask], metadata: TableMetadata, storage: Storage, /
@@ -82,8 +82,8 @@ class DeleteRewrite:
     def plan(self, at: PlanContext) -> ProduceSnapshot | None:
         """The command for the head of the branch as it is now; None where there is nothing to rewrite.
 
-        In v2 the position delete files of a data file that has several become one, in v3 any become a deletion vector.
-        A delete file is removed where all data files that it applies to are among those.
+        In v2 several position delete files of a data file become one, in v3 any become a deletion vector. A delete file
+        is removed where all data files that it applies to are among those with merged deletes.
         """
         snapshot, self.result = at.head(self.target.branch), RewriteResult()
         if snapshot is None:
@@ -94,7 +94,7 @@ class DeleteRewrite:
             return None
         self._reusable.use(at.metadata)
         new = [t for t in chosen if task_key(t) not in self._reusable.deletes]
-        # What was written already is kept then.
+        # If this raises, files that were written already are kept for the next attempt.
         size = sum({d.file_path: d.file_size_in_bytes for t in new for d in t.delete_files}.values())
         at.check_reading(size, is_elsewhere=self.writer is not write_merged)
         effects = FileEffects(True)
@@ -131,7 +131,7 @@ class DanglingDeletes:
     result: RewriteResult = RewriteResult()
 
     def plan(self, at: PlanContext) -> ProduceSnapshot | None:
-        """The command for the head of the branch as it is now; None where there are none."""
+        """The command for the head of the branch as it is now; None where no delete file is dangling."""
         snapshot, self.result = at.head(self.target.branch), RewriteResult()
         if snapshot is None:
             return None
@@ -158,12 +158,12 @@ def _position_deletes(task: FileScanTask) -> list[ContentFile]:
 
 
 def worth_merging(tasks: Sequence[FileScanTask], metadata: TableMetadata) -> list[FileScanTask]:
-    """The data files whose position deletes are to become one: in v3 any that are not in a vector."""
+    """The data files whose position deletes are to be merged: several files, in v3 any that is no deletion vector."""
     return [t for t in tasks if _is_worth_it(t, metadata.format_version)]
 
 
 def sharing_deletes(tasks: Sequence[FileScanTask], metadata: TableMetadata) -> list[list[FileScanTask]]:
-    """The data files in groups that have no position delete file in common, nor are to have one."""
+    """The data files in groups; no two groups share a position delete file, before the merge or after it."""
     shares_partition = metadata.format_version < 3 and DELETE_GRANULARITY.or_default(metadata.properties) == "partition"
     parents, first = list(range(len(tasks))), dict[object, int]()
 

@@ -23,7 +23,7 @@ ZORDER = "zorder"
 def order_for(strategy: str, terms: SortTerms | None, metadata: TableMetadata) -> RowOrder | None:
     """The order to sort by, None for `binpack`.
 
-    Raises ValidationError for another strategy, without any order, and for a z-order of what is no column that has one.
+    Raises ValidationError for another strategy, a sort without an order, and a z-order of anything but ordered columns.
     """
     match strategy:
         case "binpack":

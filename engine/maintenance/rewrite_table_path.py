@@ -1,7 +1,7 @@
-"""The metadata of a table as it has to be where its files are copied to: the first half of copying a table elsewhere.
+"""The metadata of a table for the place that its files are copied to: the first half of copying a table elsewhere.
 
-As Java's RewriteTablePath, of all snapshots: what names files by path is written anew into a staging folder, and a list
-says which file is to be copied where. Nothing is committed, and the table stays as it is.
+As Java's RewriteTablePath, for all snapshots: files that name others by path are written anew into a staging folder,
+and a list says which file is to be copied where. Nothing is committed, and the table stays as it is.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Rewriting:
     target: str
     staging: str
     files: dict[str, str] = field(factory=dict)
-    """Where each file comes from, by its new location."""
+    """The location that each file comes from, by its new location."""
     _manifests: dict[str, ManifestFile] = field(factory=dict)
 
     def run(self) -> RewrittenTablePath:
@@ -97,7 +97,7 @@ class _Rewriting:
         told = {**mapped_value(metadata.to_dict(), self.mapping), "metadata-log": []}
         folder = metadata_folder(metadata.location, metadata.properties)
         location = self.moved(state.metadata_location or f"{folder}/00000-{state.event_hash[:32]}.metadata.json")
-        # Readers go by the name, whatever the property says by now.
+        # Readers tell the codec by the file's name, whatever the table's property says by now.
         codec = "gzip" if ".gz" in location.rpartition("/")[2] else "none"
         self._put(location, compress(TableMetadata.from_dict(told).to_json(), codec))
         files = tuple((source, target) for target, source in sorted(self.files.items()))
@@ -178,5 +178,5 @@ class _Rewriting:
 
 
 def _marker(location: str) -> bytes:
-    """The 16 bytes between the blocks of an Avro file, so that a file written again is the same."""
+    """The sync marker of an Avro file, which follows from its location: a file written again is the same."""
     return hashlib.sha256(location.encode()).digest()[:16]

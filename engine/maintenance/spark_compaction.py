@@ -1,4 +1,4 @@
-"""Compaction by Spark: which of its tasks writes what of the groups, all of one commit at once."""
+"""Compaction by Spark: the division of all groups of a commit among Spark's tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merges of position delete files by Spark: its tasks read what is deleted from data files, and write it anew."""
+"""Merges of position delete files by Spark: its tasks read the deleted positions of data files, and write them anew."""
 
 from __future__ import annotations
 

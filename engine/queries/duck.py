@@ -53,7 +53,7 @@ def one_thread(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 def as_text(said: str) -> str:
-    """The words after an error of DuckDB for who means a text by what it reads as a column: in double quotes."""
+    """The words after an error of DuckDB on an unknown column, which was perhaps a text in double quotes."""
     found = _NO_COLUMN.search(said)
     return "" if found is None else "; as a text it is '" + found[1].replace("'", "''") + "'"
 
@@ -85,12 +85,12 @@ def arrow(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[s
 
 
 def batches(connection: duckdb.DuckDBPyConnection, sql: str, most_rows: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a query while it runs, at most so many at once; the connection has to be for this alone."""
+    """The rows of a query while it runs, in batches of at most so many; the connection must serve this alone."""
     yield from connection.sql(sql).to_arrow_reader(most_rows)
 
 
 def union_all(queries: Iterable[str]) -> str:
-    """A query for the rows of all of these, of which there must be one."""
+    """A query for the rows of all of these queries, of which there must be at least one."""
     return reduce(lambda first, second: query("plan/relations.sql", "union_all", first=first, second=second), queries)
 
 

@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 
 def spill_folder() -> dict[str, Any]:
-    """The configuration by which an instance puts what it has no room for into a folder that no other one uses."""
+    """The configuration by which an instance spills into a folder that no other one uses."""
     return {"temp_directory": os.path.join(tempfile.gettempdir(), f"icecore-{os.getpid()}-{next(_numbers)}")}
 
 
@@ -45,10 +45,10 @@ class Instance:
 
 @define(eq=False)
 class KeptInstances:
-    """Instances without extensions that a holder takes, alone, and gives back, to be emptied and taken again.
+    """Instances without extensions; one holder at a time takes each and gives it back, to be emptied and taken again.
 
-    Only for statements of our own: others may leave settings, logs and secrets behind. So does a holder that changes
-    settings: the next one sets them too.
+    Only for statements of our own: others may leave settings, logs and secrets behind. Settings that a holder changes
+    stay too: each holder sets those that it needs.
     """
 
     most_idle: int = MOST_IDLE
@@ -92,7 +92,7 @@ def _connect() -> duckdb.DuckDBPyConnection:
 
 
 def _empty(root: duckdb.DuckDBPyConnection) -> None:
-    """Takes away the tables and the attached files of those before."""
+    """Drops the tables and detaches the files of the holders before."""
     for (name,) in duck.rows(root, query(_SQL, "attached")):
         duck.rows(root, query(_SQL, "detach", name=quote(name)))
     for (name,) in duck.rows(root, query(_SQL, "tables")):
@@ -104,7 +104,7 @@ class SharedInstance:
     """One DuckDB of the process for work on rows at hand, by any number of threads, each with a connection.
 
     `settings` are those that each connection begins with, by their names in `sql/settings/duckdb.sql`. Some are the
-    whole instance's, so what needs others has one of its own.
+    whole instance's, so work that needs others has an instance of its own.
     """
 
     settings: tuple[str, ...] = ()
@@ -139,6 +139,6 @@ class SharedInstance:
 
 
 ROWS_AT_HAND = SharedInstance()
-"""That of our own statements."""
+"""The instance for our own statements."""
 SQL_OF_USERS = SharedInstance(("utc", "no_files", "no_python_names"))
-"""That of statements of users over tables that are registered: they reach nothing else."""
+"""The instance for statements of users over registered tables: they reach nothing else."""

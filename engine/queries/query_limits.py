@@ -21,7 +21,7 @@ _BETWEEN_INTERRUPTS = 0.02
 
 @define(eq=False)
 class Deadline:
-    """The time at which a query must be answered; `seconds` is how long that is, None for ever."""
+    """The time at which a query must be answered: after so many `seconds`; None for no limit."""
 
     seconds: float | None = None
     _end: float = field(init=False)
@@ -45,7 +45,7 @@ class Deadline:
 
 
 def limited_connection(memory_limit: str | None) -> duckdb.DuckDBPyConnection:
-    """A DuckDB in memory, which knows no time zone but UTC and puts what it has no room for into a folder of its own.
+    """A DuckDB in memory, which knows no time zone but UTC and spills into a folder of its own.
 
     Raises ValidationError for what is no size.
     """
@@ -63,8 +63,8 @@ def limited_connection(memory_limit: str | None) -> duckdb.DuckDBPyConnection:
 def parameters_by_name(parameters: Mapping[str, Any] | Sequence[Any] | None) -> Mapping[str, Any] | None:
     """The parameters by name: `1`, `2` and so on for those given by position, as DuckDB has it.
 
-    Numbers of numpy, which it takes not, are Python's. Raises ValidationError where they are neither a mapping nor a
-    list.
+    NumPy's numbers, which DuckDB does not take, become Python's. Raises ValidationError for parameters that are neither
+    a mapping nor a list.
     """
     if parameters is None:
         return None

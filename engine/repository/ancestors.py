@@ -1,4 +1,4 @@
-"""The snapshots that a snapshot was built on, of which the log knows those that have expired too."""
+"""The snapshots that a snapshot was built on; the log knows expired ones too."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from icecore.engine.spec.updates.table_update import AddSnapshot
 def ancestors_since(
     repository: Repository, state: TableState, snapshot_id: int | None, position: int
 ) -> Iterator[Snapshot]:
-    """A snapshot and its ancestors, newest first: all that the table has, and those that came after a position.
+    """A snapshot and its ancestors, newest first: all that the table has, and expired ones from after a position.
 
-    Other engines may take its parent from a snapshot when they expire that, as PyIceberg does: the log has it.
+    Other engines, as PyIceberg, may remove the parent's id from a snapshot when the parent expires: the log has it.
     Raises MissingArchiveError, where some have expired.
     """
     added: dict[int, Snapshot] | None = None

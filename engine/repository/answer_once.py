@@ -1,6 +1,6 @@
-"""Requests that are carried out once, however often they come: the second time they are answered as the first.
+"""Requests that are carried out once, however often they come: a repeated one gets the first one's answer.
 
-Refusals that are final are kept too; what may be otherwise at the next try is not. Spec: the REST document's
+Final refusals are kept too, others are not, as the next try may end otherwise. Spec: the REST document's
 `Idempotency-Key`.
 """
 
@@ -29,12 +29,12 @@ def answer_once(
     again: Callable[[StoredAnswer], Answer],
     told: Callable[[IcecoreError], str] | None = str,
 ) -> Answer:
-    """Answers a request by `make`, unless that was done under its key: then by `again`, or with the same error.
+    """Answers a request by `make`; if its key was answered before, by `again` or with the same error.
 
     The first commit in `make` has the key, and the answer is stored with it. A refusal is kept in the words that `told`
-    has for who asks; without it what was refused is tried again under its key. Raises ReusedKeyError where the key was
-    another request's, or has expired, CommitStateUnknownError where its commit was cut off and stands all the same, and
-    what `make` raises.
+    has for the client; without `told`, a refused request is tried again under its key. Raises ReusedKeyError where the
+    key was another request's, or has expired, CommitStateUnknownError where its commit was cut off and stands all the
+    same, and what `make` raises.
     """
     if (stored := answer_before(store, request)) is not None:
         return _repeated(stored, again)
@@ -73,9 +73,9 @@ def answer_before(store: EventStore, request: KeyedRequest) -> StoredAnswer | No
 
 
 def is_final(error: IcecoreError) -> bool:
-    """Whether a request that was refused so is refused whenever it comes again, by what it asks for.
+    """Whether a request that was refused with this error will be refused whenever it comes again.
 
-    What storage or the warehouse's own state stood in the way of is not, nor is a lost race that a retry may win.
+    Errors of storage, of a read-only warehouse and of lost races that a retry may win are not final.
     """
     if error.retryable or isinstance(error, ReadOnlyError | StorageError):
         return False
@@ -83,7 +83,7 @@ def is_final(error: IcecoreError) -> bool:
 
 
 def _keep(store: EventStore, request: KeyedRequest, status: int, answer: str | None) -> StoredAnswer | None:
-    """Stores the answer of a request that made no event; the one that was stored meanwhile, where there is one."""
+    """Stores the answer of a request that made no event; returns the one that was stored meanwhile, if any."""
     with store.write():
         if (first := store.request_keys.find(request)) is None:
             store.request_keys.put(request, status, answer)

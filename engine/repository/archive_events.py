@@ -21,7 +21,7 @@ def archive_log(repository: Repository, views: ViewRepository, last: int, path: 
     repository.check_writable()
 
     def needed(position: int) -> set[int]:
-        # A claim is settled by looking its event up, which is to be in the log then.
+        # To settle a claim its event is looked up, which must be in the log still.
         repository.materializer.settle_all_claims()
         return _needed_content(repository, position)
 
@@ -48,9 +48,9 @@ def _states_at(repository: Repository, views: ViewRepository, position: int) -> 
 
 
 def _needed_content(repository: Repository, up_to: int) -> set[int]:
-    """Positions whose content files the snapshots of any table are put together from, dropped tables included.
+    """The positions whose content the snapshots of any table are put together from, dropped tables included.
 
-    With those of deletions that are not finished, which need their list of files.
+    Positions of unfinished deletions, which need their list of files, are among them.
     """
     out: set[int] = {row["position"] for row in repository.store.rows(MODELS, "deletions_due")}
     for row in repository.store.rows(MODELS, "all_heads"):

@@ -47,7 +47,7 @@ def assemble(store: EventStore, storage: Storage) -> tuple[Repository, ViewRepos
 
 
 def specs_of(states: TableStates, stream: str, spec_ids: Collection[int]) -> Mapping[int, PartitionSpec]:
-    """The partition specs of a table, as its state was seen last where that has those of some ids; none of no table."""
+    """The partition specs of a table, from its last known state if that has all these ids; empty without a table."""
     try:
         known = states.known(stream).metadata.specs
         return known if known.keys() >= set(spec_ids) else {**known, **states.state(stream).metadata.specs}
@@ -57,7 +57,7 @@ def specs_of(states: TableStates, stream: str, spec_ids: Collection[int]) -> Map
 
 @frozen
 class Opening:
-    """The way to open a log again as it is open in a process; `inode` tells one from another of its name."""
+    """The way to open a log again as a process has it open; `inode` tells logs of one path apart."""
 
     path: str
     read_only: bool
@@ -70,7 +70,7 @@ class Opening:
         return cls(os.path.abspath(repository.store.path), repository.store.read_only, repository.location_rules)
 
     def now(self) -> Opening:
-        """The way to what lies there now. Raises StorageError for a log that this process does not reach."""
+        """The way to the log at the path now. Raises StorageError for a log that this process does not reach."""
         try:
             return evolve(self, inode=os.stat(self.path).st_ino)
         except OSError as e:
@@ -78,7 +78,7 @@ class Opening:
 
 
 def reopened(opening: Opening) -> Repository:
-    """The repository of a log, the same one each time while it is among the last. Raises as `EventStore`."""
+    """The repository of a log, the same one each time while it is among the last opened. Raises as `EventStore`."""
     return _reopened(opening.now())
 
 

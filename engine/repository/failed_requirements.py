@@ -1,4 +1,4 @@
-"""Commits that lost a race: commands that are prepared again, messages of what did not hold and of who changed it."""
+"""Commits that lost a race: commands prepared again, and messages that tell what did not hold and who changed it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def last_commit(store: EventStore, state: TableState) -> str:
 
 
 def failure(store: EventStore, state: TableState, requirement: TableRequirement, text: str) -> str:
-    """A requirement that does not hold, with the newest commit that changed what it is about.
+    """The text of a requirement that does not hold, with the newest commit that changed what it is about.
 
-    Where that is another table it is the one that gave this one its name.
+    Of a requirement on the table's UUID that is the commit that gave the table its name.
     """
     from icecore.engine.commit.conflict_text import changes
 
@@ -47,7 +47,7 @@ def decided(
     context: Context,
     again: Callable[[TableState], Sequence[Command]] | None = None,
 ) -> tuple[Sequence[Command], Decision]:
-    """The decision on a state, and the commands that it is of: those that `again` prepares for stale ones, if it may.
+    """The commands and the decision on them; stale commands are prepared again by `again`, if given.
 
     CommitFailedError, for a command that was made for an older state, names the last commit. Raises as `decide`.
     """

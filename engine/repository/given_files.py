@@ -1,7 +1,7 @@
 """The manifest lists and manifests that a client wrote for a commit of its own: read, and checked before the commit.
 
-A list is read whole, of its manifests only those that the table does not have yet: so a check costs what is new. Of
-each commit it is checked that no file which it adds was removed as an orphan.
+A list is read whole, but only manifests that the table does not have yet, so a check costs what is new. For each
+commit, our own too, it is checked that no file which it adds was removed as an orphan.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @define
 class GivenFiles:
-    """The look at files of clients' commits."""
+    """The reading and checking of the files of clients' commits."""
 
     store: EventStore
     models: ReadModels
@@ -44,7 +44,7 @@ class GivenFiles:
     locations: Callable[[], LocationCheck]
 
     def of_decision(self, state: TableState, decision: Decision) -> tuple[GivenFile, ...]:
-        """The new files of the snapshots of a decision that a client made by itself; none of our own.
+        """The new files of a decision's snapshots that a client made by itself; none for our own snapshots.
 
         Raises CommitConflictError for a file that was removed as an orphan.
         Raises ValidationError where a file is missing, can't be read, or does not fit the table, CommitFailedError

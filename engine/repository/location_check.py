@@ -49,9 +49,9 @@ class LocationCheck:
             self._check_lists(None, after)
 
     def check_so_far(self, before: State | None, after: State) -> None:
-        """Checks as `check`; of a new table only what the commit itself can't change.
+        """Checks as `check`, but a new table's places not against those of other tables.
 
-        Who is in its places now may be dropped by the same commit. Raises ForbiddenLocationError.
+        A table in its places now may be dropped by the same commit. Raises ForbiddenLocationError.
         """
         if before is not None:
             self.check(before, after)
@@ -67,7 +67,7 @@ class LocationCheck:
                 self._check_lists(before, after)
 
     def check_ahead(self, state: State) -> None:
-        """Raises ForbiddenLocationError as the commit would that creates a table, as far as is known before it."""
+        """Raises ForbiddenLocationError where the commit that creates a table would, as far as is known before it."""
         for what, place in _places(state).items():
             self.rules.check_inside(place, what)
             self._check_apart(state.stream, place, what)
@@ -79,7 +79,7 @@ class LocationCheck:
             self._check_free(stream, head["location"], "location")
 
     def check_file(self, state: State, location: str, what: str) -> None:
-        """Raises ForbiddenLocationError for a file of a table's metadata that is another one's, or outside."""
+        """Raises ForbiddenLocationError for a metadata file in another table's place, or where the rules allow none."""
         self.rules.check_inside(location, what)
         if not _is_plainly_own(_places(state).values(), location):
             self._check_apart(state.stream, location, what)
@@ -112,7 +112,7 @@ class LocationCheck:
         mine = place_keys(place)
         for row in self._near(stream, mine | {place}):
             name = self.models.identifier_of(row["stream"])
-            # What was dropped is in nobody's way: its files stay, and its place is asked for when it is undropped.
+            # A dropped table is in nobody's way: its files stay, and its place is checked when it is undropped.
             if name is None:
                 continue
             if is_in_or_around(mine, place_keys(row["location"], follow=bool(row["is_near"]))):
@@ -147,7 +147,7 @@ def _listed(state: State | None) -> set[tuple[str, str]]:
 
 
 def _is_plainly_own(places: Iterable[str], location: str) -> bool:
-    """Whether a file lies in one of a table's own places however its path is read: what has to be read may not."""
+    """Whether a file plainly lies in one of a table's own places: nothing in its path may lead elsewhere."""
     insides = (location.removeprefix(f"{place.rstrip('/')}/") for place in places)
     return any(inside != location and ".." not in inside and "%" not in inside for inside in insides)
 

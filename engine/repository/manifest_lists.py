@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 ListKey: TypeAlias = tuple[object, ...]
 KEPT_BYTES = 64 * 2**20
 BYTES_A_MANIFEST = 256
-"""About what a place in a list takes: the record itself most lists share. Each commit of a client has a list of all,
-so not all can be kept."""
+"""The approximate bytes of one manifest in a list; most lists share the record itself. Each commit of a client has a
+list of all manifests, so not all lists can be kept."""
 
 
 @define
@@ -44,7 +44,7 @@ class ManifestLists:
         return known if known is not None else self._foreign_list(state, snapshot)
 
     def all_lists(self, state: TableState) -> Iterator[tuple[Snapshot, tuple[ListedManifest, ...]]]:
-        """Each snapshot of a table with its manifests; the record of one is read once, however many list it."""
+        """Each snapshot of a table with its manifests; a manifest's record is read once, however many lists have it."""
         snapshots = state.metadata.snapshots
         known = self.models.lists_of(state.stream, [s.snapshot_id for s in snapshots])
         for snapshot, listed in zip(snapshots, known, strict=True):
@@ -69,7 +69,7 @@ class ManifestLists:
         )
 
     def counted(self, state: TableState, listed: ListedManifest) -> ManifestFile:
-        """The record of a manifest with the counts and the partitions that its entries come to."""
+        """The record of a manifest, with the counts and partition summaries of its entries."""
         from icecore.engine.commit.manifest_summary import summarize
 
         manifest = listed.manifest

@@ -1,4 +1,4 @@
-"""The refusal of commits whose files a search for orphans let go between their writing and the commit."""
+"""The refusal of commits whose files a search for orphans removed between their writing and the commit."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def check_none_removed(store: EventStore, state: TableState, storage: Storage, entries: pa.Table) -> None:
-    """Raises CommitConflictError where the entries of a commit add an orphan that was removed, and is not there.
+    """Raises CommitConflictError where a commit adds a file that was removed as an orphan, and does not exist.
 
-    Under the write lock: a file that is still there is retained for the commit, and one may have its name anew.
+    Called under the write lock: a file that exists is retained for the commit; it may be a new one of that name.
     """
     if not any_removed_orphans(store):
         return

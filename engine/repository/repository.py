@@ -198,7 +198,7 @@ class Repository:
     ) -> CommitResult:
         """Decides on the latest state and appends the event; after a lost race it is prepared again on the new state.
 
-        After a second one that is done inside of the write lock, where the branch can't move, if it was quick before.
+        After a second lost race that is done inside of the write lock, where the branch can't move, if it was quick.
         `with_it` appends what belongs to the commit, inside of the write lock; it may raise StaleRemovals. Raises
         CommitConflictError, ValidationError, NoSuchTableError, ReusedKeyError; nothing is stored then.
         """
@@ -224,7 +224,7 @@ class Repository:
     def dry_run(self, stream: str, prepare: Prepare, *, requirements: Sequence[TableRequirement] = ()) -> DryRun:
         """The outcome that a commit on the latest state would have; stores nothing.
 
-        What a commit would be refused for because of others is among the outcome's conflicts. Raises ValidationError,
+        Conflicts with other commits are not raised, but are among the outcome's conflicts. Raises ValidationError,
         NoSuchTableError.
         """
         from icecore.engine.commit.decide import decide
@@ -285,7 +285,7 @@ class Repository:
         requirements: Sequence[TableRequirement] = (),
         again: Prepare | None = None,
     ) -> CommitResult:
-        """Decides on the latest state and appends the event; `again` prepares commands that were made for another.
+        """Decides on the latest state and appends the event; `again` prepares commands anew if they are stale.
 
         Raises StaleRemovals besides what `commit` raises: CommitFailedError, NoSuchTableError, ValidationError.
         """
@@ -307,7 +307,7 @@ class Repository:
         check_message(self.models, state.identifier, state.metadata.properties, provenance)
         is_behind = not state.pending and standing.written_version < state.stream_version
         if is_behind and (lost := self.files.unwritable_snapshots(state)):
-            # No engine could ever read them: what leads out of it takes them along.
+            # No engine could ever read these snapshots, so the commit removes them.
             _, decision = decided(self.store, state, (*commands, leaving_out(lost)), context)
         event, after = self._append_decision(transaction, state, context, decision, provenance, given, standing)
         return CommitResult(after, event)
@@ -364,9 +364,9 @@ class Repository:
         return event, after
 
     def check_place(self, before: TableState | None, after: TableState) -> None:
-        """Raises StorageError where metadata files are to go where nothing can be, so that no commit waits for them.
+        """Raises StorageError where metadata files would go where none can be, so that no commit waits for its files.
 
-        Raises ForbiddenLocationError too. Of a new table it is asked before the log is locked: a store may be slow.
+        Raises ForbiddenLocationError too. For a new table it is called before the log is locked: a store may be slow.
         """
         if self.location_rules.is_any:
             self.locations.check_so_far(before, after)

@@ -16,7 +16,7 @@ def check_message(
 ) -> None:
     """Raises ValidationError where a commit to a table of these properties must say why, and does not.
 
-    What other engines committed is not asked: it was done already.
+    Commits of other engines are not checked: they were made already.
     """
     if (provenance.message or "").strip():
         return

@@ -11,12 +11,12 @@ from attrs import frozen
 from icecore.engine.properties.table_properties import MAX_WAIT_MS, MIN_WAIT_MS, NUM_RETRIES, TOTAL_TIMEOUT_MS
 
 LOCKED_S = 2.0
-"""How long a plan may take that is made while others wait for the write lock.
+"""The seconds that a plan may take while others wait for the write lock.
 
 Another engine waits as long as its driver does: that of Java 3 seconds, that of PyIceberg 5.
 """
 FOREIGN_ATTEMPTS = 20
-"""How often a change that nothing is written for is tried while another engine keeps changing what it is about."""
+"""The attempts at a change that needs no files while another engine keeps changing what it is about."""
 
 
 @frozen
@@ -38,7 +38,7 @@ class RetryPolicy:
 
     @classmethod
     def most_patient(cls, several: Iterable[RetryPolicy]) -> RetryPolicy | None:
-        """The policy of a commit of several parts; None of no part."""
+        """The policy of a commit of several parts; None if there are none."""
         policies = tuple(several)
         if not policies:
             return None
@@ -55,7 +55,7 @@ class RetryPolicy:
         return random.uniform(min(self.min_wait_ms, most), most)
 
     def attempts(self) -> Iterator[int]:
-        """The numbers of the attempts, with the waits between them, as long as there are any and there is time."""
+        """The numbers of the attempts, with waits between them, until retries or time run out."""
         started = time.monotonic()
         yield 0
         for retry in range(self.retries):
@@ -69,6 +69,7 @@ class RetryPolicy:
 def plans_inside(attempt: int, began: float) -> bool:
     """Whether an attempt that was planned since `began`, of time.monotonic(), may be planned again in the write lock.
 
-    Whoever plans for longer than others commit would lose each race. The first attempt is not worth their waiting.
+    A commit that takes longer to plan than others take to commit would lose each race. The first attempt is not worth
+    making others wait.
     """
     return attempt > 0 and time.monotonic() - began <= LOCKED_S

@@ -8,7 +8,7 @@ from icecore.engine.events.event import Event
 
 
 def reused_key(event: Event, name: Identifier | None = None) -> ReusedKeyError:
-    """The error of a call whose key an event of another call has, to what has a name now or none."""
+    """The error of a call whose key an event of another call has; `name` is that of its table or view now, if any."""
     key, of = event.provenance.idempotency_key, name_text(name) if name else event.stream
     return ReusedKeyError(
         f"the idempotency key {key!r} was used for the {event.kind} of {of} at position {event.position}, not for this "
@@ -17,9 +17,9 @@ def reused_key(event: Event, name: Identifier | None = None) -> ReusedKeyError:
 
 
 def cut_off_call(event: Event, name: Identifier | None = None) -> CommitStateUnknownError:
-    """The error of a call whose key a commit has that a crash cut off, and that was taken in since others built on it.
+    """The error of a call whose key is that of a commit that a crash cut off, adopted since others built on it.
 
-    It can't be told whether that is all that the call was to do.
+    It can't be told whether that commit is all that the call was to do.
     """
     key, of = event.provenance.idempotency_key, name_text(name) if name else event.stream
     return CommitStateUnknownError(

@@ -82,7 +82,7 @@ class ViewRepository:
         updates_at: UpdatesAt,
         provenance: Provenance,
     ) -> Event:
-        """Creates as `create`, inside of a write transaction that the caller holds.
+        """Appends the first event of a view, inside of a write transaction that the caller holds.
 
         Raises TableAlreadyExistsError, NoSuchNamespaceError, ValidationError, StorageError.
         """
@@ -205,7 +205,7 @@ class ViewRepository:
         return event
 
     def _check_reachable(self, before: ViewState | None, after: ViewState) -> None:
-        """Raises StorageError where metadata files are to move where nothing can be, so that no commit waits for them.
+        """Raises StorageError where metadata files would move where none can be, so that no commit waits for its files.
 
         Raises ForbiddenLocationError for a place that the rules don't allow.
         """
@@ -217,10 +217,10 @@ class ViewRepository:
             self.repository.storage.list(folder)
 
     def check_new_place(self, updates_at: UpdatesAt) -> None:
-        """Raises StorageError where the files of a new view are to go where nothing can be.
+        """Raises StorageError where the files of a new view would go where none can be.
 
-        It is asked before the log is locked: a store may be slow. What the rules don't allow is not asked, and refused
-        then. Raises ValidationError where the updates make no view.
+        It is called before the log is locked: a store may be slow. Places that the rules don't allow are not looked at:
+        the commit refuses them. Raises ValidationError where the updates make no view.
         """
         at = now_ms()
         metadata = _built(None, updates_at(at), at).build()

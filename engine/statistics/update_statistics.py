@@ -20,7 +20,7 @@ Updates = list[TableUpdate]
 
 
 class UpdateStatistics(RecordedUpdate[ChangeMetadata]):
-    """The update of statistics that people build; `commit()`, or the end of a `with` block, commits it.
+    """The builder of an update of statistics; `commit()`, or the end of a `with` block, commits it.
 
     A snapshot has at most one file of each kind: setting another replaces it. No file is read, written or deleted.
     """
