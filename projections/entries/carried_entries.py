@@ -1,4 +1,4 @@
-"""The entries that a manifest carries over from those that it was made of."""
+"""The entries that a manifest carries over from the manifests that it was made of."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def live_entries(entries: pa.Table) -> pa.Table:
 
 
 def put_together(sources: Iterable[pa.Table], rows: pa.Table) -> pa.Table:
-    """A manifest's entries: the live ones of its sources, of files that none of its own rows is about, and its rows."""
+    """A manifest's entries: the live ones of its sources, except of files that its own rows name, and these rows."""
     gone = file_keys(rows) if rows.num_rows else None
     out = []
     for survivors in sources:

@@ -14,9 +14,10 @@ The blocks of manifests that were written alike become one Avro file of one bloc
     by the flat schema:  {status snapshot_id ..  content file_path ..  day bucket  record_count ..}
 
 Polars reads no records in records; Avro writes nothing around them, so the same bytes are those of a flat record, and
-`r1` to `r4` are copied as they are. `end` is a record of ours, the shortest that there is, with a path that no file
-has: it stands where it must only if the records before it are as many as their blocks say and use up their bytes. Its
-rows are left out; numpy and Arrow put the others into the canonical form. What polars can't read, fastavro does.
+`r1` to `r4` are copied as they are. `end` is a record of ours, as short as can be, with a path that no file has: it
+is read in its place only if the records before it are as many as their blocks say and use up their bytes. The rows of
+`end` are left out; numpy and Arrow put the others into the canonical form. Manifests that polars can't read are read by
+fastavro.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ BYTES_AT_ONCE = 2**19
 MANIFESTS_AT_ONCE = 1_000
 _NO_SPECS: Mapping[int, PartitionSpec] = MappingProxyType({})
 AHEAD = 2
-"""How many runs are decoded at once, or are and wait to be taken."""
+"""The most runs that are decoded at once, or decoded and wait to be taken."""
 
 
 def decode_manifest(
@@ -64,7 +65,7 @@ def decode_manifest(
 ) -> pa.Table:
     """The canonical entries of a manifest of any version, in file order, nothing inherited.
 
-    `spec_id` is the manifest list's; `metadata_spec`, which the table has of it, gives ids to partition fields where
+    `spec_id` is the manifest list's; `metadata_spec`, the table's spec of that id, gives ids to partition fields where
     the file tells none. Fields are matched by id (M4), a missing `content` is data (G2). Columns in `left_out` may be
     null though the file has them: that saves the work. Raises CorruptFileError naming `where`.
     """
@@ -92,7 +93,7 @@ def decode_manifests(
     """The canonical entries of many manifests of a table with `specs`: `where`, bytes, and spec id of each.
 
     Small ones that were written alike and follow each other are decoded at once: that costs much less. Others are
-    decoded in threads, ahead of who takes their entries.
+    decoded in threads, ahead of the caller.
     """
     runs = _runs(files)
     first, second = next(runs, []), next(runs, None)
@@ -156,12 +157,12 @@ def _decoded(
         return None
     if not fixed_lengths.fixed_columns(layout):
         return _by_layout(manifests, layout, flat)
-    # Each by itself, as those written alike may be of two writers.
+    # One by one, as manifests of one layout may be of two writers.
     return _of_either_form(manifests, layout, left_out) if len(manifests) == 1 else None
 
 
 def _of_either_form(manifests: list[_Manifest], layout: EntryLayout, left_out: frozenset[str]) -> list[pa.Table] | None:
-    """The entries by the form of partition values of fixed length that fits them: see `fixed_lengths`."""
+    """The entries, with partition values of fixed length read in the form that fits: see `fixed_lengths`."""
     flat = _flatten(layout, left_out - {"value_counts"}) or []
     longer = [evolve(f, avro_type=fixed_lengths.type_as_bytes(layout, f.column, f.avro_type)) for f in flat]
     first = next(avro_blocks.read_blocks(manifests[0].data, manifests[0].header, manifests[0].where), None)

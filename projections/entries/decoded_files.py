@@ -24,7 +24,7 @@ from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
 
 WORTH_A_FILE = 2**16
-"""How many bytes a manifest has at least whose entries are kept: those of smaller ones are soon decoded."""
+"""The least bytes of a manifest whose entries are kept: smaller ones are soon decoded."""
 UNUSED_AFTER_S = 7 * 24 * 3600.0
 # Part of each file's name: to be raised when what a file holds changes.
 _PREFIX = "decoded-1-"
@@ -45,9 +45,9 @@ class DecodedFiles:
     def canonical_all(
         self, manifests: Sequence[ListedManifest], decode: Decode, *, are_whole: bool
     ) -> Iterator[pa.Table]:
-        """The entries of manifests as `decode` gives them, but large ones are decoded once only.
+        """The entries of manifests as `decode` gives them, but large manifests are decoded only once.
 
-        What lacks columns, as `are_whole` tells, is not kept.
+        Entries that lack columns, as `are_whole` tells, are not kept.
         """
         if any(map(_is_worth_a_file, manifests)):
             yield from self._read_or_made(manifests, decode, are_whole)
@@ -57,9 +57,9 @@ class DecodedFiles:
             self._sweep()
 
     def _read_or_made(self, manifests: Sequence[ListedManifest], decode: Decode, are_whole: bool) -> Iterator[pa.Table]:
-        """The entries of manifests, of which those of large ones are in files, or get one."""
+        """The entries of manifests; those of large manifests are in files, or get one."""
         if are_whole:
-            # Not later: where it is gone by then it was removed with what was forgotten.
+            # Not later: a folder that is gone by then was removed with the bounds that were forgotten.
             with contextlib.suppress(OSError):
                 self.folder.mkdir(parents=True, exist_ok=True)
         there = frozenset(_names(self.folder))
@@ -74,7 +74,7 @@ class DecodedFiles:
                 yield found
 
     def _made(self, manifests: Sequence[ListedManifest], decode: Decode, are_whole: bool) -> Iterator[pa.Table]:
-        """The entries of manifests that no file has; those of large ones that are whole get one."""
+        """The entries of manifests that have no file; whole entries of large manifests get one."""
         for listed, found in zip(manifests, decode(manifests), strict=True):
             if are_whole and _is_worth_a_file(listed):
                 self._write(listed, found)
@@ -88,7 +88,7 @@ class DecodedFiles:
         except OSError:
             return None
         with contextlib.suppress(OSError):
-            # Says that it is used; also to other processes. Who has only a right to read can't say it.
+            # Marks the file as used, for other processes too; a process that may only read can't mark it.
             os.utime(path)
         stream, crc = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
         with contextlib.suppress(pa.ArrowException):
@@ -132,7 +132,7 @@ class DecodedFiles:
 
 
 def _is_worth_a_file(listed: ListedManifest) -> bool:
-    """Whether a manifest is large and is not in the log, from which it comes in Arrow as it is."""
+    """Whether a manifest is large and not in the log, which has entries in Arrow already."""
     return listed.is_foreign and listed.manifest.manifest_length >= WORTH_A_FILE
 
 
@@ -144,7 +144,7 @@ def _name(listed: ListedManifest) -> str:
 
 
 def _names(folder: Path, prefix: str = _PREFIX) -> list[str]:
-    """The files of a folder whose names begin so."""
+    """The files of a folder whose names have the prefix."""
     try:
         return [name for name in os.listdir(folder) if name.startswith(prefix)]
     except OSError:

@@ -1,7 +1,7 @@
 """Partition values of fixed length that have their length written before them, as bytes have.
 
 Iceberg's Java writes them so into manifests whose schema says `fixed`, and reads them so (apache/iceberg#17501). By the
-schema such records are shifted by a byte: mostly they can't be read, but some can, with wrong values and counts.
+schema such records read as shifted by a byte: mostly they can't be read, but some can, with wrong values and counts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def type_as_bytes(layout: EntryLayout, column: str | None, stripped: Any) -> Any
 def reads(block: AvroBlock, types: Sequence[Any]) -> bool:
     """Whether the entries of a block use up its bytes as records of fields of these types.
 
-    Polars is not asked: it says on the error stream what it can't read, though that is caught.
+    Polars is not used: it prints to the error stream what it can't read, even where the error is caught.
     """
     fields = [{"name": f"f{i}", "type": t} for i, t in enumerate(types)]
     schema = fastavro.parse_schema({"type": "record", "name": "r", "fields": fields})
@@ -60,8 +60,8 @@ def reads(block: AvroBlock, types: Sequence[Any]) -> bool:
 def fit(entries: pa.Table, layout: EntryLayout) -> bool:
     """Whether entries that were read by `as_bytes` are what was written.
 
-    The values are as long as the layout says, and each file has as many rows as one of its columns has values, where
-    these are counted.
+    They are if the values are as long as the layout says, and each file's number of rows is the value count of one of
+    its columns, where there are value counts.
     """
     pairs = pc.list_flatten(entries["partition"].cast(_PAIRS))
     keys, lengths = pc.struct_field(pairs, "key"), pc.binary_length(pc.struct_field(pairs, "value"))

@@ -1,4 +1,4 @@
-"""Maps from field id, as bounds, counts and partition tuples are, by their keys: a column for each."""
+"""Maps from field id, as bounds, counts and partition tuples are, as one column for each key."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class KeyedValues:
         return self.by_key[key].take(self.items)
 
     def nulls(self, kind: pa.DataType) -> pa.Array:
-        """The column of a type for any key that no row has. It is one in memory: wide tables have many such."""
+        """The column of nulls of a type, for keys that no row has. They share one: wide tables have many such keys."""
         if kind not in self._nulls:
             self._nulls[kind] = pa.nulls(self.count, kind)
         return self._nulls[kind]
@@ -47,7 +47,7 @@ def keyed_values(column: pa.MapArray) -> KeyedValues:
 
 
 def _by_key(keys: Ints, counts: Ints, positions: Ints) -> dict[int, Places]:
-    """The places of each key, of rows that have so many keys one after another; of one that repeats the last."""
+    """The places of each key, where rows have so many of the `keys` in turn; the last if a row repeats a key."""
     if not len(keys):
         return {}
     count, width = len(counts), len(keys) // len(counts)
@@ -70,9 +70,9 @@ def _by_key(keys: Ints, counts: Ints, positions: Ints) -> dict[int, Places]:
 
 
 def _alike(keys: Ints, counts: Ints) -> tuple[Ints, Ints]:
-    """The rows that have the same keys in the same order as the first of the most frequent width, and their starts.
+    """The rows with the same keys in the same order as the first row of the most frequent width, and their starts.
 
-    These are nearly all rows where only files whose column has no value lack its bounds.
+    These are nearly all rows if files lack the bounds only of columns without values.
     """
     width = int(np.bincount(counts).argmax())
     rows = np.flatnonzero(counts == width)
@@ -85,7 +85,7 @@ def _alike(keys: Ints, counts: Ints) -> tuple[Ints, Ints]:
 
 
 def _sorted_by_key(keys: Ints, counts: Ints, left_out: Ints) -> Iterator[tuple[int, tuple[Ints, Ints]]]:
-    """For each key which of `keys` are it, and in which rows, but for the rows that are left out."""
+    """Each key with its places among `keys` and the rows of these, without the rows that are left out."""
     kept = np.ones(len(counts), np.bool_)
     kept[left_out] = False
     rows = np.repeat(np.arange(len(counts)), counts)

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 CACHED_BYTES = 64 * 2**20
 _NO_FILES: Mapping[str, tuple[int, str]] = {}
 REQUESTS_AT_ONCE = 8
-"""How many manifests are asked of an object store at once, each of which takes long to answer."""
+"""The number of manifests that are requested of an object store at once: each takes long to answer."""
 
 SpecsOf: TypeAlias = "Callable[[str, Collection[int]], Mapping[int, PartitionSpec]]"
-"""The partition specs of a stream's table, those of some ids if it has them."""
+"""Gives the partition specs of a stream's table, with those of some ids if it has them."""
 
 
 class ManifestEntries:
-    """The entries of manifests. One of ours is put together by its recipe, from the log and foreign manifests."""
+    """The entries of manifests. A manifest of ours is put together of its rows in the log and its source manifests."""
 
     def __init__(self, store: EventStore, models: ReadModels, specs_of: SpecsOf) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class ManifestEntries:
         )
         self._merged: ByteCache[str, pa.Table] = ByteCache(CACHED_BYTES, lambda table: table.get_total_buffer_size())
         self._purged: dict[str, tuple[int, Mapping[str, tuple[int, str]]]] = {}
-        """By stream, as of a version of it."""
+        """By stream: a version of it, and the positions and checksums of files kept by then, by location."""
         self._kept: ByteCache[int, dict[str, bytes | None]] = ByteCache(
             CACHED_BYTES, lambda files: sum(len(data or b"") for data in files.values())
         )
@@ -96,7 +96,7 @@ class ManifestEntries:
                 yield from (self.canonical(stream, m, storage, left_out) for m in run)
 
     def spec_of(self, stream: str, spec_id: int) -> PartitionSpec | None:
-        """The spec of an id that a stream's table has, which tells what a manifest of it leaves untold."""
+        """The spec of that id in a stream's table, for what a manifest itself does not tell."""
         return self._specs_of(stream, (spec_id,)).get(spec_id)
 
     def beside(self, position: int) -> pa.Table | None:
@@ -126,7 +126,7 @@ class ManifestEntries:
         try:
             return put_together((self.live(stream, s, storage) for s in self.sources(stream, listed)), rows)
         except MissingFileError:
-            # When snapshots expire in another engine, it deletes manifests of its own that ours have entries of.
+            # Another engine that expires snapshots deletes manifests of its own, from which ours carry entries over.
             own = listed.manifest
             with contextlib.suppress(MissingFileError):
                 data = storage.read_bytes(own.manifest_path)
@@ -147,7 +147,7 @@ class ManifestEntries:
         return out
 
     def file_bytes(self, stream: str, location: str, storage: Storage) -> bytes:
-        """The bytes of another's manifest or list: the file's or, where it is gone, those that the log keeps.
+        """The bytes of another engine's manifest or list: from its file or, where that is gone, from the log.
 
         Raises MissingFileError, StorageError, CorruptLogError.
         """
@@ -176,7 +176,7 @@ class ManifestEntries:
             try:
                 return storage.read_bytes(manifest.manifest_path)
             except MissingFileError as e:
-                # The log is asked by who has it open.
+                # The log is read by the thread that has it open.
                 return e
 
         for manifest, found in zip(manifests, read_ahead(read, manifests, REQUESTS_AT_ONCE), strict=True):
@@ -185,7 +185,7 @@ class ManifestEntries:
             yield path, data, manifest.partition_spec_id
 
     def kept_bytes(self, stream: str, location: str) -> bytes | None:
-        """The bytes that the log keeps of another's manifest or list; None of others. Raises CorruptLogError."""
+        """The bytes that the log keeps of another engine's manifest or list, if any. Raises CorruptLogError."""
         found = self._models.kept_file(stream, location)
         known = self._kept_when_purged(stream).get(location) if found is None else (found["position"], found["sha256"])
         if known is None:
@@ -202,7 +202,7 @@ class ManifestEntries:
         return None
 
     def _kept_when_purged(self, stream: str) -> Mapping[str, tuple[int, str]]:
-        """The positions and checksums of the files that the log keeps of a purged table: read models have no more."""
+        """The positions and checksums of files that the log keeps of a purged table, which read models have no more."""
         version = self._store.last_version(stream)
         known, found = self._purged.get(stream, (None, _NO_FILES))
         if known != version:
@@ -236,7 +236,7 @@ class ManifestEntries:
 
 
 def rows_beside(position: int, change: ManifestChanges, content: pa.Table | None) -> list[pa.Table]:
-    """The entries that a snapshot's change made, of the `content` beside its event. Raises CorruptLogError."""
+    """The entries that a snapshot's change made, from the `content` beside its event. Raises CorruptLogError."""
     made = [m for m in change.added if m.position == position and m.row_count]
     if made and content is None:
         raise CorruptLogError(f"position {position}: its content files are missing")
@@ -244,6 +244,6 @@ def rows_beside(position: int, change: ManifestChanges, content: pa.Table | None
 
 
 def cut_out(content: pa.Table, listed: ListedManifest) -> pa.Table:
-    """The entries of a manifest of the `content` beside its event: mostly all of it, which takes no time."""
+    """The entries of a manifest, from the `content` beside its event: mostly all of it, which takes no time."""
     is_all = listed.row_offset == 0 and listed.row_count == content.num_rows
     return content if is_all else content.slice(listed.row_offset, listed.row_count)

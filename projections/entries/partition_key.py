@@ -25,12 +25,12 @@ _WIDE = 8
 
 
 def spec_piece(spec_id: int, count: int) -> pa.BinaryArray:
-    """The beginning of keys of one spec, so many times."""
+    """The beginning of keys of one spec, `count` times."""
     return from_matrix(np.tile(np.frombuffer(spec_id.to_bytes(_SPEC_BYTES, "big"), np.uint8), (count, 1)))
 
 
 def value_pieces(typed: pa.Array, raw: pa.Array) -> list[pa.Array]:
-    """The parts of keys for the values of a field. Those that can't be read as their type stay as they are."""
+    """The parts of keys for the values of a field. Values that can't be read as their type stay as they are."""
     wider = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}.get(typed.type)
     typed = typed if wider is None else typed.cast(wider)
     data = pc.coalesce(identity_bytes(typed), raw).fill_null(b"")
@@ -62,7 +62,7 @@ def values_of_key(key: bytes) -> tuple[bytes | None, ...]:
 
 
 def _narrow(kind: PrimitiveType, data: bytes) -> bytes:
-    """The bytes of a number as its type has them, where they are wider and it fits."""
+    """The bytes of a number in the width of its type, if they are wider and the number fits."""
     try:
         if isinstance(kind, IntegerType | DateType) and len(data) == _WIDE:
             return struct.pack("<i", *struct.unpack("<q", data))

@@ -1,4 +1,4 @@
-"""Wide entries: those of manifests, typed, a column for each metric of each field.
+"""Wide entries: entries of manifests, typed, with a column for each metric of each field.
 
 One row is one entry, in file order. Beside the canonical columns there are
 
@@ -186,7 +186,7 @@ def _first_row_ids(table: pa.Table, manifests: Sequence[ManifestFile], counts: S
 def row_ids(
     of_manifests: pa.Array | pa.ChunkedArray, own: pa.ChunkedArray, offsets: pa.ChunkedArray
 ) -> pa.ChunkedArray:
-    """First row ids of files: their own, or else what they take from their manifests'; none where these have none."""
+    """First row ids of files: their own, else taken from their manifest's; none where the manifest has none."""
     taken = pc.coalesce(own, pc.add(of_manifests, offsets))
     return pc.if_else(pc.is_valid(of_manifests), taken, arrays.null(pa.int64()))
 
@@ -239,7 +239,7 @@ class _Typed:
 
 
 def _are_numbers(iceberg_type: PrimitiveType, values: pa.BinaryArray, places: Places | None) -> bool:
-    """Whether all are floating-point numbers, or NaNs, which are no bounds."""
+    """Whether all values are floating-point numbers by their length; NaNs among them are no bounds."""
     if not isinstance(iceberg_type, FLOATING_TYPES):
         return False
     values = values if places is None else places.take(values)
@@ -275,10 +275,10 @@ def _add_metric_columns(made: _Typed, columns: Mapping[str, pa.Array], schema: S
 def _drop_other_units(
     columns: dict[str, pa.Array], iceberg_type: PrimitiveType, formats: pa.Array, names: Sequence[str]
 ) -> None:
-    """Takes bounds of timestamps that may both be of another unit for unknown, as those next to 1970 may be.
+    """Makes a file's bounds of timestamps unknown if both are near enough to 1970 to be of another unit.
 
-    Java wrote microseconds for nanoseconds in ORC until 1.11. Of Parquet files that others wrote, as `add_files` takes
-    them in, it writes the numbers that are in them, which may be milliseconds.
+    Java wrote microseconds for nanoseconds in ORC until 1.11. For Parquet files that others wrote, as `add_files` takes
+    them in, it writes the numbers that are stored in them, which may be milliseconds.
     """
     match iceberg_type:
         case TimestampNanoType() | TimestamptzNanoType():
@@ -296,9 +296,9 @@ def _drop_other_units(
 
 
 def _drop_inverted(columns: dict[str, pa.Array], iceberg_type: PrimitiveType, names: Sequence[str]) -> None:
-    """Takes bounds that are the wrong way round for unknown: no value lies between them, but the file may have some.
+    """Makes bounds unknown that are the wrong way round: no value lies between them, but the file may have some.
 
-    Those of UUIDs tell by it in which order they were made.
+    Bounds of UUIDs are kept, as this tells in which order they were made.
     """
     if len(names) < len(BOUND_MAPS) or isinstance(iceberg_type, UUIDType) or not is_comparable(iceberg_type):
         return
@@ -337,9 +337,9 @@ def _add_partition_columns(
 def _check_values_told(
     entries: KeyedValues, of_spec: arrays.Mask, spec: PartitionSpec, columns: Mapping[str, pa.Array]
 ) -> None:
-    """Raises ValidationError where an entry of a spec lacks a partition value: as nulls their rows would be lost.
+    """Raises ValidationError where an entry of a spec lacks a partition value: taken for null, its rows would be lost.
 
-    One of a column as it is may be lacking where others are there, and stands for null (P1): of a file without that
+    The value of an identity field may be missing beside other values, and is null then (P1), if the file lacks that
     column, as far as metrics tell.
     """
     for f in spec.fields:

@@ -1,7 +1,7 @@
 """The statements of a plan: data files by a predicate, and counts.
 
-Spec: Scan Planning (SP2 to SP7). A condition `entries` in SQL over the entries `e`, without parameters, is one that
-data files have to satisfy beside the predicate.
+Spec: Scan Planning (SP2 to SP7). `entries` is a condition in SQL over the entries `e`, without parameters, that
+data files have to satisfy besides the predicate.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def data_files(
     more: Collection[str] = (),
     most: int | None = None,
 ) -> pa.Table:
-    """The data files that may hold a row, with the leaves of the filter that each might satisfy and surely does.
+    """The data files that may hold a row of the filter, with flags of the leaves that a row may, or all do, satisfy.
 
-    `more` are columns of the wide entries that are wanted too; what is not there is null. Where there are more files
-    than `most`, these are one more than that.
+    `more` are further columns of the wide entries, null where missing. Where there are more files than `most`, only one
+    more than that is given.
     """
     parameters = BoundParameters()
     statement, _ = data_files_statement(scope.columns(), scope.relation, predicate, parameters, entries, more)
@@ -87,7 +87,7 @@ def data_files_statement(
 def columns_of_files(
     connection: duckdb.DuckDBPyConnection, scope: ManifestSelection, files: pa.Table, names: Collection[str]
 ) -> pa.Table:
-    """Columns of the wide entries of planned files, which have the places of their manifests, in the order of these."""
+    """Columns of the wide entries of planned files, in their order; their `m` has the places of their manifests."""
     places = arrays.numbers(range(files.num_rows))
     wanted = pa.table({"m": scope.numbers_at(files["m"]), "ordinal": files["ordinal"], "place": places})
     with duck.registered(connection, "planned_files", wanted):

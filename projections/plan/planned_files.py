@@ -109,7 +109,7 @@ class PlannedFiles:
     """The result of a plan as Arrow.
 
     `files` has a row for each planned data file, `deletes` one for each live delete file that may matter, and `pairs`
-    says which of these rows apply to which of those. `seconds` is how long it took.
+    says which rows of `deletes` apply to which rows of `files`. `seconds` is the time that planning took.
     """
 
     state: TableState
@@ -127,7 +127,7 @@ class PlannedFiles:
         return self._count(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Where it is sent nobody can count.
+        # Another process can't count.
         return {**self.__dict__, "counts": self.counts, "_count": None}
 
     def residuals(self) -> list[Expression]:
@@ -232,7 +232,7 @@ class PlannedFiles:
 
 
 def coded_residuals(files: pa.Table, bound: Expression) -> tuple[Codes, list[Expression]]:
-    """The residuals of files by what their columns `might_` and `all_` tell of the filter's leaves, as places."""
+    """The residuals of files, by their columns `might_` and `all_`: each file's place among the distinct ones."""
     count = files.num_rows
     if isinstance(bound, AlwaysTrue) or count == 0:
         return np.zeros(count, np.int64), [bound]

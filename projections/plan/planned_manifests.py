@@ -51,6 +51,6 @@ class PlannedManifests:
 def within(
     manifests: Sequence[ListedManifest], listed: Sequence[ListedManifest], places: range
 ) -> list[ListedManifest]:
-    """The manifests among some that are at certain places of the list that they are of."""
+    """The given manifests that are at these places of the list `listed`."""
     wanted = {id(m) for m in listed[places.start : places.stop]}
     return [m for m in manifests if id(m) in wanted]

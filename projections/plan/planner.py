@@ -53,7 +53,7 @@ Run = Callable[[duckdb.DuckDBPyConnection, ScannedEntries], Found]
 KEPT_LISTS = 16
 KEPT_FILES_BYTES = within_memory(256 * 2**20)
 BYTES_OF_METADATA = 32 * 2**10
-"""What the live files of snapshots that were asked for last may take, and what the metadata held with each counts."""
+"""The bytes for the live files of the snapshots asked for last, and the bytes counted for the metadata of each."""
 FORGOTTEN = "forgotten/"
 """Before a stream, the key in `warehouse` of the position at which bounds of its files were forgotten last."""
 
@@ -85,7 +85,10 @@ class Planner:
         self._files = ByteCache(KEPT_FILES_BYTES, lambda kept: kept[1].get_total_buffer_size() + BYTES_OF_METADATA)
 
     def waiting(self, seconds: float, otherwise: type[Exception]) -> Planner:
-        """This planner, where plans of other threads, one at a time, are waited for so long; `otherwise` is raised."""
+        """This planner, which waits so long at most for other threads' plans, made one at a time.
+
+        Its plans raise `otherwise` then.
+        """
         waiting = object.__new__(Planner)  # A copy is opened anew, as in a worker, and knows no entries.
         for part in fields(Planner):
             setattr(waiting, part.name, getattr(self, part.name))
@@ -119,7 +122,7 @@ class Planner:
     ) -> list[FileScanTask]:
         """The tasks of a scan of one snapshot by a filter over `schema`, or those of some of its files.
 
-        They are for changes: a file without rows is among them where nothing else leaves it out, so that it can go.
+        They are for changes: a file is not left out for having no rows, so that it can be removed.
         """
         bound = bind(parse_filter(row_filter), schema)
         listed = self.list_manifests(state, snapshot)
@@ -143,7 +146,7 @@ class Planner:
             return known[1]
 
     def kept_files(self, state: TableState, what: Hashable, read: Callable[[], pa.Table]) -> pa.Table:
-        """The rows about files as `read` gives them, now or earlier, of the same metadata; `what` tells which."""
+        """The rows about files that `read` gives, kept for the same metadata; `what` tells which rows they are."""
         metadata = state.metadata
         # The metadata is held with what was read by it: the identity of an object that is gone is given out again.
         key = (state.stream, id(metadata), what, self.forgotten(state.stream))
@@ -176,7 +179,7 @@ class Planner:
     def plan_with_manifests(
         self, state: TableState, listed: Sequence[ListedManifest], bound: Expression, schema: Schema
     ) -> tuple[PlannedFiles, Sequence[ListedManifest]]:
-        """The plan as of `plan_manifests`, with the data manifests whose places `m` of the files has."""
+        """The plan as of `plan_manifests`, with the data manifests; `m` of a file is its manifest's place there."""
         planned, scope = self._trusting(state, listed, lambda: self._plan(state, listed, bound, schema))
         return planned, scope.manifests
 
@@ -261,9 +264,9 @@ class Planner:
     def _trusting(
         self, state: TableState, listed: Sequence[ListedManifest], action: Callable[[], Found], *, is_first: bool = True
     ) -> Found:
-        """The result of an action on loaded entries, which are loaded again where they don't make sense.
+        """The result of an action on loaded entries, which are loaded again where they prove damaged.
 
-        Raises StorageError where they don't then either.
+        Raises StorageError where that does not help.
         """
         with self._turn:
             try:
@@ -329,7 +332,7 @@ class Planner:
     def _scopes(
         self, state: TableState, table: EntryTable, manifests: PlannedManifests, bound: Expression, schema: Schema
     ) -> tuple[ManifestSelection, ManifestSelection]:
-        """The scopes of data files and of delete files: all loaded manifests, else the wanted ones.
+        """The scopes of data files and of delete files: all manifests if they are loaded, else the wanted ones.
 
         Loaded manifests are not left out by their summaries: the entries themselves say as much at less cost.
         """

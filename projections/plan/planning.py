@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Planning:
     """The way to the planner of a repository's tables, for any number of threads; see `Planner` for `cache`.
 
-    What lists tables, reads the log or appends may never plan, and has no DuckDB to load.
+    A process that lists tables, reads the log or appends may never plan, and then need not load DuckDB.
     """
 
     repository: Repository

@@ -8,7 +8,7 @@ the filter for a file (SP8). What is unknown (no column, no value, another spec)
 Columns hold typed raw values: int and date INTEGER, long, time and timestamps BIGINT, float FLOAT, double DOUBLE,
 decimal DECIMAL, string VARCHAR, boolean BOOLEAN, and BLOB for uuid, fixed and binary. They are called `spec_id`,
 `record_count`, `part_<partition field id>`, and by field id `lower_<id>`, `upper_<id>`, `nulls_<id>`, `nans_<id>` and
-`values_<id>`. One of a type that does not fit its field is taken as not there.
+`values_<id>`. A column whose type does not fit its field is taken as missing.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ RECORD_COUNT = "record_count"
 class PlanPredicate:
     """Conditions over the wide entries table.
 
-    `where` holds of every file that may have a row of the filter. Without a filter a file without rows is one, as in
-    Java. `leaf_might` and `leaf_all` are conditions for the leaves in the order of `leaves`, which is the order of the
-    bits that `residual` takes.
+    `where` holds of every file that may have a row of the filter. Without a filter it holds of files without rows
+    too, as in Java. `leaf_might` and `leaf_all` are conditions for the leaves in the order of `leaves`, which is the
+    order of the bits that `residual` takes.
     """
 
     where: Fragment
@@ -70,7 +70,7 @@ class PlanPredicate:
 
     @property
     def might_of_planned(self) -> tuple[Fragment, ...]:
-        """`leaf_might` where `where` holds: of what is needed nothing is left to ask."""
+        """`leaf_might` for files of which `where` holds: always true for the needed leaves."""
         pairs = zip(self.leaves, self.leaf_might, strict=True)
         return tuple(ALWAYS if leaf in self.needed else condition for leaf, condition in pairs)
 
@@ -84,9 +84,9 @@ def plan_predicate(
 ) -> PlanPredicate:
     """The conditions of a bound filter for files of any of the specs.
 
-    `columns` maps the columns that the table has to their DuckDB types. Where there are files of no other specs than
-    `spec_ids`, conditions that all these share need no guard. A file that has no row has none of a filter's; -1 is a
-    count that its writer didn't know.
+    `columns` maps the columns that the table has to their DuckDB types. `spec_ids`, if given, are the specs of
+    all files: conditions that all these share need no guard. A file without rows has no row of a filter; a record count
+    of -1 is one that its writer didn't know.
     """
     leaves = predicates(bound)
     if spec_ids is not None:
@@ -130,7 +130,7 @@ def manifest_predicate(bound: Expression, spec: PartitionSpec, schema: Schema) -
 
 
 def _tree(e: Expression, leaf: Callable[[Predicate], Fragment]) -> Fragment:
-    """The conditions of leaves, which are never NULL, put together as the leaves are."""
+    """The conditions of leaves, which are never NULL, combined as the leaves are by AND and OR."""
     match e:
         case AlwaysTrue():
             return ALWAYS
@@ -250,7 +250,7 @@ def _may_differ(count: str, total: str) -> Fragment:
 def _summary(position: int, term: BoundTerm) -> Bounds:
     """The summary of a partition field of a manifest. One without bounds that names no null and no NaN says nothing.
 
-    Some value there is: a manifest without entries is not asked for.
+    There is some value, as a manifest without live entries is never looked at.
     """
     names = ("lower", "upper", "contains_null", "contains_nan", "no_bounds")
     lower, upper, null, nan, no_bounds = (quote(f"pf{position}_{n}") for n in names)
@@ -271,7 +271,7 @@ def _summary(position: int, term: BoundTerm) -> Bounds:
 
 
 def _over_partition(projected: Expression, columns: Mapping[str, str], unknown: Fragment) -> Fragment:
-    """A projected leaf over partition values; `unknown` stands for what involves a column that is not there."""
+    """A projected leaf over partition values; `unknown` stands for a predicate on a missing column."""
 
     def leaf(p: Predicate) -> Fragment:
         term = _bound_term(p)

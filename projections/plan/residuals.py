@@ -23,7 +23,8 @@ def residual(bound: Expression, might_bits: int, all_bits: int) -> Expression:
 class Residuals:
     """A filter prepared for the residuals of many files: a long one has many parts, few of which matter.
 
-    `bits` has the bit of each leaf; `parts` are the operands of its AND or OR, or itself, with their leaves' bits.
+    `bits` has the bit of each leaf; `parts` are the operands of the filter's AND or OR, or the filter
+    itself, with their leaves' bits.
     """
 
     bound: Expression
@@ -44,7 +45,7 @@ class Residuals:
 
     def left(self, might: int, surely: int) -> Expression:
         """The residual, see `residual`."""
-        # Where a leaf can't hold it is false, whatever is said of all rows: there may be none.
+        # A leaf that no row can satisfy is false, even where all rows satisfy it: there may be no rows.
         surely &= might
         if not self.all_bits & (~might | surely):
             return self.bound
@@ -78,7 +79,7 @@ class Residuals:
 
 
 def _is_and(e: Expression) -> bool:
-    """Whether it is a leaf alone, or an AND of leaves: false where one leaf is."""
+    """Whether it is a leaf alone or an AND of leaves, so that one false leaf makes it false."""
     return isinstance(e, Predicate) or (isinstance(e, And) and all(isinstance(c, Predicate) for c in e.children))
 
 

@@ -2,7 +2,7 @@
 
 DuckDB takes milliseconds to plan each leaf that is written out. Most of a long filter reads alike but for its
 literals, as the pairs of `(id = 1 AND x > 2) OR (id = 3 AND x > 4) OR ...` do: such conditions become one, over lists
-of literals. They say the same, for each file.
+of literals. The result for each file stays the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from icecore.engine.queries.named_queries import query
 
 FILTERS = "plan/filters.sql"
 WIDE = 24
-"""Fewer conditions are written out: a short list of them is faster over many files, and DuckDB pushes it into scans."""
+"""Fewer conditions than this are written out: that is faster over many files, and DuckDB pushes them into scans."""
 ALIKE = 4
 LEAVES_PER_NUMBER = 62
 
@@ -40,7 +40,7 @@ def any_of(parts: Sequence[Fragment]) -> Fragment:
 
 
 def all_of(parts: Sequence[Fragment]) -> Fragment:
-    """AND of conditions that are never NULL, likewise."""
+    """AND of conditions that are never NULL, with constants folded."""
     different = list(dict.fromkeys(parts))
     if len(different) < WIDE or NEVER in different:
         return conjunction(*different)
@@ -90,12 +90,12 @@ class _Alike:
         return cls(conditions[members[0]].text, members, tuple(lists))
 
     def over_lists(self, name: str) -> Fragment:
-        """A query of the file of filters over the lists, of which equal ones are there once."""
+        """A query of `FILTERS` over the lists; equal lists are given once."""
         lists = tuple(dict.fromkeys(self.lists))
         return Fragment(query(FILTERS, name, lists=_placeholders(lists), condition=self._condition(lists)), lists)
 
     def bits_over_lists(self, bits: Iterable[int]) -> Fragment:
-        """The sum of the bits of those that hold."""
+        """The sum of the bits of the conditions that hold."""
         lists = (*dict.fromkeys(self.lists), SqlLiteral("BIGINT[]", tuple(bits)))
         parts = {"lists": _placeholders(lists), "condition": self._condition(lists), "last": str(len(lists))}
         return Fragment(query(FILTERS, "bits_of_alike", **parts), lists)

@@ -53,7 +53,7 @@ def equality_bounds(columns: Mapping[str, str], ids: Iterable[int]) -> str:
 def _may_overlap(columns: Mapping[str, str], field_id: int) -> str:
     """The condition for one column: a null in both may match; otherwise both need values, and ranges that touch.
 
-    What is unknown may match, so every test is for a known reason against it.
+    An unknown value may match, so every test is for a known reason against a match.
     """
 
     def column(side: str, prefix: str) -> str:
@@ -95,7 +95,7 @@ def _ranges_apart(columns: Mapping[str, str], field_id: int) -> str:
 
 
 def _no_nans(columns: Mapping[str, str], field_id: int) -> str:
-    """A condition that one side has no NaN: NaN lies in no bounds, and deletes a NaN."""
+    """A condition that one side has no NaN: NaN lies in no bounds, and a NaN deletes a NaN."""
     name = f"nans_{field_id}"
     kind = columns.get(f"lower_{field_id}", "")
     if kind not in ("FLOAT", "DOUBLE"):

@@ -1,4 +1,4 @@
-"""The kinds of delete files that there are among some."""
+"""The kinds of delete files in a set of them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ DELETES = "plan/deletes.sql"
 
 @frozen
 class DeleteKinds:
-    """The kinds of delete files among some: `equality_ids` are the columns that equality deletes compare.
+    """The kinds of delete files in a set, and their number, `count`.
 
-    `count` is how many delete files there are.
+    `equality_ids` are the columns that equality deletes compare.
     """
 
     vectors: bool

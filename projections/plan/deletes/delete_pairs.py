@@ -55,7 +55,7 @@ class DeletePairs:
         return DeletePairs(files, deletes)
 
     def shifted(self, files: int, deletes: int) -> DeletePairs:
-        """The pairs with so many other files before theirs."""
+        """The pairs where so many other data and delete files come before theirs."""
         return DeletePairs(self.files + files, self.deletes + deletes)
 
     def used_deletes(self) -> Rows:

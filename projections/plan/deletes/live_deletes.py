@@ -59,17 +59,17 @@ OF_FILES = (
     "content_size_in_bytes",
 )
 FEW_FILES = 1_000
-"""To pair so many data files at most, delete files are chosen by partition and name first, which costs less."""
+"""The most data files for which delete files are chosen by partition and name before pairing, which costs less."""
 KEPT_DELETES = 16_384
-"""Of so many delete files at most what plans look at is kept from plan to plan."""
+"""The most delete files whose columns that plans look at are kept from plan to plan."""
 
 
 @define(eq=False)
 class LiveDeletes:
     """The live delete files of a scope, `deletes`, for plans of any filter.
 
-    `columns` are the columns of bounds and counts, with their DuckDB types: those that data files need too, and path
-    bounds, which are `paths`.
+    `columns` are the columns of bounds and counts, with their DuckDB types: those that data files need too, and the
+    bounds on paths. `paths` has the latter alone.
     """
 
     deletes: ManifestSelection
@@ -96,9 +96,9 @@ class LiveDeletes:
     def entries_for(
         self, connection: duckdb.DuckDBPyConnection, files: pa.Table, metadata: TableMetadata
     ) -> DeleteEntries:
-        """Delete files among which are all that apply to some planned data files.
+        """The delete files to pair with planned data files: all that apply to any, and perhaps others.
 
-        That are all where they are few, and then kept, or where it is not known which are near.
+        They are all live ones where these are few, and are kept then, or where the near ones are not known.
         """
         if self.kinds.count > KEPT_DELETES:
             if not _are_near_ones_known(files, metadata):
@@ -122,7 +122,7 @@ class LiveDeletes:
 
 
 def _are_near_ones_known(files: pa.Table, metadata: TableMetadata) -> bool:
-    """Whether delete files are chosen by partition and name for some data files: these are few, and no values lost."""
+    """Whether delete files are chosen by partition and name: for few data files, if no partition values are lost."""
     return files.num_rows <= FEW_FILES and not losable_fields(metadata)
 
 
@@ -130,8 +130,8 @@ def _are_near_ones_known(files: pa.Table, metadata: TableMetadata) -> bool:
 class DeleteEntries:
     """Some live delete files: `files` has their columns in a plan, `entries` those for pairing.
 
-    A `number` of the latter is the row. `columns` are those of bounds and counts, with their DuckDB types; `named` has
-    the `path_keys` of the data files that vectors and position deletes name.
+    `number` of the latter is the row in both. `columns` are those of bounds and counts, with their DuckDB types;
+    `named` has the `path_keys` of the data files that vectors and position deletes name.
     """
 
     kinds: DeleteKinds
@@ -142,7 +142,7 @@ class DeleteEntries:
 
     @classmethod
     def of(cls, kinds: DeleteKinds, files: pa.Table, entries: pa.Table, columns: Mapping[str, str]) -> DeleteEntries:
-        """The delete files with such columns."""
+        """The delete files, with the keys of the data files that they name."""
         path, by_position = entries["referenced_data_file"], pc.equal(entries["content"], 1)
         return cls(kinds, files, entries, columns, path_keys(pc.if_else(by_position, path, None)))
 

@@ -22,7 +22,7 @@ from icecore.engine.spec.transform import VoidTransform
 from icecore.projections.entries.partition_key import spec_id_of_key, values_of_key
 
 Losable = Mapping[int, tuple[bool, ...]]
-"""Which fields of a spec may have lost values; specs of which none may have are left out."""
+"""Flags of the fields that may have lost values, by spec id; specs without such fields are left out."""
 
 
 def losable_fields(metadata: TableMetadata) -> Losable:
@@ -32,7 +32,7 @@ def losable_fields(metadata: TableMetadata) -> Losable:
 
 
 def _is_losable(field: PartitionField, metadata: TableMetadata) -> bool:
-    """Whether a source column is gone, or was for a time after it had been there."""
+    """Whether a source column was dropped, even if it came back later."""
     return not isinstance(field.transform, VoidTransform) and any(_was_dropped(i, metadata) for i in field.source_ids)
 
 
@@ -45,7 +45,7 @@ def _was_dropped(field_id: int, metadata: TableMetadata) -> bool:
 
 
 def telling_specs(metadata: TableMetadata) -> dict[int, PartitionSpec]:
-    """The specs as far as partition values tell what rows files have: fields that may have lost values are void.
+    """The specs as far as partition values can be relied on: fields that may have lost values are void.
 
     That matters for a column that was dropped and came back.
     """
@@ -69,9 +69,10 @@ def may_be_same(one: Sequence[object], other: Sequence[object], losable: Sequenc
 def alike_partitions(
     connection: duckdb.DuckDBPyConnection, data: str, deletes: str, metadata: TableMetadata
 ) -> pa.Table | None:
-    """The partitions of data files that those of delete files may be: `data_key` and `delete_key`, each pair once.
+    """The pairs of partitions of data files and delete files that may be the same: `data_key` and `delete_key`.
 
-    `data` and `deletes` are names or queries in brackets with a `partition_key`. None where keys just have to be equal.
+    `data` and `deletes` are names or queries in brackets with a `partition_key`. None where only
+    equal keys are the same partition.
     """
     losable = losable_fields(metadata)
     if not losable:

@@ -28,8 +28,8 @@ def pairs_between(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The statement for pairs with its parameters, to be run inside of the block.
 
-    `data` and `deletes` are queries in brackets or tables that have all of the columns, delete files `plain_bounds`
-    beside.
+    `data` and `deletes` are queries in brackets or tables that have all of the columns; `deletes` has `plain_bounds`
+    too.
     """
     alike = alike_partitions(connection, data, deletes, metadata)
     sql = pairs_statement(data, deletes, columns, kinds, is_by_key=alike is None)
@@ -42,7 +42,7 @@ def pairs_between(
 
 
 def pairs_statement(data: str, deletes: str, columns: Mapping[str, str], kinds: DeleteKinds, *, is_by_key: bool) -> str:
-    """The statement of `pairs_between`; `is_by_key` where partitions are the same just where their keys are equal."""
+    """The statement of `pairs_between`; `is_by_key` says that only partitions of equal keys are the same."""
     part = partial(query, DELETES)
     named = partial(part, named_key=path_key("d.referenced_data_file"), data_key=path_key("data.file_path"))
     same_partition, in_partition = part("equal_keys" if is_by_key else "alike_keys"), "deletes"
@@ -71,13 +71,13 @@ def live_deletes(entries: str, columns: Mapping[str, str], near: str = "") -> st
 
 
 def near_some(data: str) -> str:
-    """The end of `live_deletes` for those that can apply to some data files, in a table: see `DeleteEntries.near`."""
+    """The `near` of `live_deletes` for those that can apply to data files of a table: see `DeleteEntries.near`."""
     keys = {"named_key": path_key("referenced_data_file"), "data_key": path_key("file_path")}
     return f" {query(DELETES, 'near', data=data, **keys)}"
 
 
 def path_key(path: str) -> str:
-    """The text that is the same for all spellings of a path, as an expression of SQL."""
+    """An SQL expression of the text that all spellings of a path share."""
     return query(DELETES, "path_key", path=path)
 
 
