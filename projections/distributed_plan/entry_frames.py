@@ -35,7 +35,7 @@ _MOST_DIGITS = 38
 def column_types(typing: EntryTyping) -> dict[str, str]:
     """The columns that entries may have beside the canonical ones, with their DuckDB types.
 
-    Those that no entry has are null then, which says as little as their not being there.
+    A column that no entry has is null, which means no more to a plan than a missing one.
     """
     out = {}
     for name, text in typing.partitions.items():
@@ -53,7 +53,7 @@ def column_types(typing: EntryTyping) -> dict[str, str]:
 
 @frozen
 class EntryFrames:
-    """The makers of DataFrames of entries of a table's manifests."""
+    """The maker of DataFrames of a table's manifest entries."""
 
     session: SparkSession
     typing: EntryTyping
@@ -78,7 +78,7 @@ class EntryFrames:
 
 @frozen
 class _Expansion:
-    """The expansion of manifests, as tasks are handed it."""
+    """The expansion of manifests, as it is sent to tasks."""
 
     storage: Storage
     typing: EntryTyping

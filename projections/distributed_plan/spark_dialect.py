@@ -65,7 +65,7 @@ def to_spark_sql(statement: str, values: Values, relations: Collection[str] = ()
 
 
 def _rewritten(node: Expr, values: Values, relations: Collection[str]) -> Expr:
-    """A node as Spark has it. Those above it were rewritten before."""
+    """A node as Spark has it. The nodes above it were rewritten before."""
     match node:
         case exp.Placeholder():
             return values.literal(node.name)
@@ -121,7 +121,7 @@ def _like(node: exp.Escape, values: Values, escape: str | None) -> Expr:
 
 
 def _pattern(text: str, escape: str | None) -> tuple[str, str]:
-    """A pattern that says the same, and its escape character, which stands before wildcards alone."""
+    """An equivalent pattern, and its escape character, which stands before wildcards alone."""
     new = next(c for c in (*_ESCAPES, *map(chr, range(0x2460, 0x2500))) if c not in text)
     out, characters = [], iter(text)
     for c in characters:

@@ -1,7 +1,7 @@
 """Planning by Spark, for tables whose entries one machine should not hold: manifests are expanded in Spark's tasks.
 
 The queries are those of `sql/plan/`, turned into Spark's dialect, the predicate is the one that DuckDB is given, and
-the plan is the same. Here are only the manifest list and what is asked for: never the entries.
+the plan is the same. This process has only the manifest list and what is asked for, never the entries.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class SparkPlanner:
     def frame(self) -> DataFrame:
         """The plan as a DataFrame with the columns of PLAN_SCHEMA, in no order. Nothing of it is brought here.
 
-        Raises ValidationError as `planned`; what jobs over it find wrong Spark reports in exceptions of its own.
+        Raises ValidationError as `planned`; faults that its jobs find are reported in Spark's own exceptions.
         """
         from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -115,7 +115,7 @@ class SparkPlanner:
         with translated_spark_errors():
             files, deleted = self._files(), None
             if self._deletes:
-                # Each kind of delete file is looked for among them: they are computed once, and go with the DataFrame.
+                # Each kind of delete file is matched with the files: they are computed once, and go with the DataFrame.
                 files = files.localCheckpoint(eager=False)
                 deleted = self._deletes_of_files(files)
         files = _with_residuals(files, self.bound).withColumnRenamed("sequence_number", "data_sequence_number")

@@ -70,9 +70,9 @@ class Explanation:
 
     `files` has a row for each (see EXPLAIN_SCHEMA). `reason` is `planned`, or what left the file out: `manifest` (the
     summaries of its manifest), `partition` or `metrics`. `predicate` is the part of the filter that no row of the file
-    can satisfy, `field` the partition field or column that says so, `known` what is known of it; of a planned file
-    `residual` is what is left of the filter, and `known` says so where bounds that might have left it out are gone by
-    `Table.forget`. `statements` is the SQL that the plan ran.
+    can satisfy, `field` the partition field or column that says so, `known` what is known of it. Of a planned file
+    `residual` is what is left of the filter, and `known` names bounds that are gone by `Table.forget`, which might have
+    left it out. `statements` is the SQL that the plan ran.
     """
 
     __repr__ = short_repr

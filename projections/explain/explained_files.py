@@ -1,4 +1,4 @@
-"""The data files of a plan with their reasons, as columns: what files have in common is worked out once."""
+"""The data files of a plan with their reasons, as columns: a reason that files share is worked out once."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class ExplainedFiles:
         return pa.table(columns)
 
     def _known(self) -> pa.Array:
-        """The metadata of each file that is its reason, in words."""
+        """The metadata that is the reason of each file, in words."""
         out = np.full(len(self.codes), None, object)
         for code, reason in enumerate(self.reasons):
             places = np.flatnonzero(self.codes == code)
@@ -214,7 +214,7 @@ class _Finder:
     schema: Schema
 
     def of(self, in_manifest: tuple[bool, ...], row: Mapping[str, Any], bits: Mapping[str, Sequence[int]]) -> Reason:
-        """`in_manifest` says which leaves may hold by the summaries, bits which do by partition and by metrics."""
+        """The reason; `in_manifest` says which leaves may hold by summaries, `bits` by partition and by metrics."""
         if self.bound != TRUE and blame(self.bound, dict(zip(self.leaves, in_manifest, strict=True))) is not None:
             return self._left_out(MANIFEST, in_manifest, row["spec_id"])
         if not row["by_partition"]:
@@ -232,7 +232,7 @@ class _Finder:
 
     def _left_out(self, reason: str, flags: Sequence[bool], spec_id: int) -> Reason:
         might = dict(zip(self.leaves, flags, strict=True))
-        # Leaves one by one allow for more than all together where values of several can't meet.
+        # Each leaf may hold alone where all together can't: then all of them are named.
         blamed = blame(self.bound, might)
         blamed = tuple(dict.fromkeys(self.leaves if blamed is None else blamed))
         terms = {p.term.field.field_id: p.term for p in blamed if isinstance(p.term, BoundTerm)}
@@ -249,7 +249,7 @@ class _Finder:
 
 
 def blame(e: Expression, might: Mapping[Predicate, bool]) -> tuple[Predicate, ...] | None:
-    """The fewest leaves that make an expression false where these are; None where it may hold."""
+    """The fewest leaves that make an expression false by being false; None where it may hold."""
     match e:
         case AlwaysTrue():
             return None

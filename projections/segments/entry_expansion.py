@@ -16,7 +16,7 @@ from icecore.projections.segments.segment_files import Growing
 
 ROWS_PER_INSERT = 65_536
 ROWS_OF_A_MANIFEST = 1_000
-"""What is assumed where a v1 writer left the counts out."""
+"""The number of entries that is assumed where a v1 writer left the counts out."""
 NOT_LOADED = frozenset(
     {
         "column_sizes",
@@ -27,7 +27,7 @@ NOT_LOADED = frozenset(
         "upper_bounds",
     }
 )
-# Of the columns above, what the wide entries are not made of.
+# The columns above that the wide entries are not made of.
 NOT_NEEDED = frozenset({"column_sizes"})
 
 
@@ -38,7 +38,7 @@ def expand(growing: Growing, typing: EntryTyping, manifests: Iterable[tuple[List
 
 
 def runs(manifests: Iterable[tuple[ListedManifest, pa.Table]]) -> Iterator[tuple[list[pa.Table], list[ListedManifest]]]:
-    """The rows of manifests, which come next to each other, in runs of one spec that are widened at once."""
+    """The rows of manifests, in runs of consecutive manifests of one spec, each to be widened at once."""
     batch: list[pa.Table] = []
     listed: list[ListedManifest] = []
     rows = 0
@@ -55,7 +55,7 @@ def runs(manifests: Iterable[tuple[ListedManifest, pa.Table]]) -> Iterator[tuple
 
 
 def widened(typing: EntryTyping, batch: Sequence[pa.Table], manifests: Sequence[ListedManifest]) -> WideEntries:
-    """The wide entries of a run, with what they inherit but for row ids.
+    """The wide entries of a run, with what they inherit, except row ids.
 
     Raises CorruptFileError where a live entry that isn't new lacks its data sequence number, ValidationError where one
     does not fit its partition spec; both name the manifest.

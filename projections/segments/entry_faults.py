@@ -1,4 +1,4 @@
-"""Faults of loaded entries: what damaged ones end in, and the error that names their manifests."""
+"""Faults of loaded entries: the errors that damaged ones lead to, and the one that names their manifests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.projections.segments.manifest_selection import StrayEntriesError
 
 UNTRUSTED = (duckdb.Error, pa.ArrowException, LookupError, StrayEntriesError)
-"""What loaded entries that are not as they must be end in; what the manifests say is read again then."""
+"""The errors that damaged entries lead to: the manifests are read again then."""
 FAULTS = (*UNTRUSTED, ValueError, TypeError, ArithmeticError, OSError)
 MANIFESTS_NAMED = 3
 

@@ -38,7 +38,7 @@ class Loaded:
 
     @classmethod
     def of(cls, typing: EntryTyping, segments: Iterable[Segment]) -> Loaded:
-        """A manifest of several segments is taken from the first."""
+        """The lookups over segments; a manifest that is in several is taken from the first."""
         segments, where, columns = tuple(segments), dict[str, int](), dict[str, str]()
         for segment in segments:
             columns = {**segment.usable_columns(typing), **columns}
@@ -49,7 +49,7 @@ class Loaded:
     def changed(
         self, *, gone: Collection[Segment] = (), first: Sequence[Segment] = (), last: Sequence[Segment] = ()
     ) -> Loaded:
-        """With other segments."""
+        """The same with segments taken away, and others put first and last."""
         numbers = {s.number for s in gone}
         return Loaded.of(self.typing, (*first, *(s for s in self.segments if s.number not in numbers), *last))
 
@@ -58,9 +58,9 @@ class Loaded:
 class EntryTable:
     """The entries of one table: its segments, and the segment that has each manifest.
 
-    `name` is that of a view over what a scan looks into, while there is one. `kept` are manifests that no merge may
-    leave behind now. `passed_over` are files, and their manifests, that have nothing that others lack. `forgotten` is
-    the position at which bounds were forgotten last, before any of this was loaded.
+    `name` is that of a view over the entries that a scan looks into, while there is one. `kept` are manifests that a
+    merge must not leave behind now. `passed_over` maps files whose manifests are all in others to these
+    manifests. `forgotten` is the position at which bounds were forgotten last, before any of this was loaded.
     """
 
     name: str

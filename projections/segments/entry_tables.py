@@ -42,7 +42,7 @@ from icecore.projections.segments.segment_files import (
 from icecore.projections.segments.segment_merging import copy_all, files_to_merge, outgrown, worth_a_file
 
 MEMORY_VARIABLE = "ICECORE_CACHE_MEMORY"
-"""How much memory loaded entries may take, as `512MB` or `2GB`: the name of an environment variable."""
+"""The environment variable that says how much memory loaded entries may take, as `512MB` or `2GB`."""
 DEFAULT_MEMORY = "1GB"
 MOST_TABLES = 64
 AFTER = ".after-"
@@ -53,8 +53,8 @@ _INSTANCES = KeptInstances()
 class EntryTables:
     """The loaded entries of all tables, through segment files where there is a folder. A forked process has its own.
 
-    `forgotten` says at which position bounds of a table's files were forgotten last, empty if never: what was loaded or
-    written before that holds them still, here and in every other process, and is not used or merged any more.
+    `forgotten` says at which position bounds of a table's files were forgotten last, empty if never: entries loaded or
+    written before that still hold them, here and in every other process, and are not used or merged any more.
     """
 
     _entries: ManifestEntries
@@ -123,7 +123,7 @@ class EntryTables:
         storage: Storage,
         looked_for: Iterable[ListedManifest] = (),
     ) -> None:
-        """Loads the manifests that are missing; those in `looked_for` are only kept. Raises StorageError."""
+        """Loads the manifests that are missing; a merge keeps those in `looked_for` too. Raises StorageError."""
         missing = table.missing(manifests)
         if missing and table.folder is not None:
             self._attach_new(table, table.folder)
@@ -143,9 +143,9 @@ class EntryTables:
         return self._made
 
     def _attach_new(self, table: EntryTable, folder: SegmentFolder) -> None:
-        """Attaches the files of earlier processes, or others, that have manifests not known yet.
+        """Attaches the files of earlier processes, or others, that have manifests not loaded yet.
 
-        A file is removed where larger ones have all that it has. Which ones these are is the same for every process.
+        A file is removed where larger ones have all its manifests. Every process decides that alike.
         """
         held = {s.path.name: s for s in table.segments if s.path is not None}
         covered: set[str] = set()
@@ -219,12 +219,12 @@ class EntryTables:
     def _whole_or_gone(self, table: EntryTable, segment: Segment) -> Iterator[None]:
         """A context that drops the segment in memory where its change is broken off, by a signal too.
 
-        Rows might be left that nothing says the manifest of, and the next manifest would get their number.
+        Otherwise rows of a manifest that was not noted might be left, and the next manifest would get their number.
         """
         try:
             yield
         except IcecoreError:
-            # A manifest that can't be read is found out before any of its rows come.
+            # A manifest that can't be read fails before any of its rows is added.
             raise
         except BaseException:
             table.loaded = table.loaded.changed(gone=[segment])
@@ -233,7 +233,7 @@ class EntryTables:
             raise
 
     def _release(self, table: EntryTable, segment: Segment, *, from_disk: bool = True) -> None:
-        """Drops the segments that the table no longer has."""
+        """Drops a segment that the table no longer has, with its file if `from_disk`."""
         if segment.path is None:
             duck.rows(self.connection, query(FILE, "drop_entries", entries=segment.entries))
             return
@@ -272,7 +272,7 @@ class EntryTables:
             ):
                 self._fill(growing, table, missing, storage)
         except (OSError, duckdb.Error):
-            # A cache that can't be written is no reason to fail a plan. What can't be read is found out once more.
+            # A cache that can't be written fails no plan. A manifest that can't be read fails again, read into memory.
             table.folder = None
             return False
         return self._take_up(table, folder, file_name(growing.info), self._next())

@@ -27,7 +27,7 @@ from icecore.engine.spec.types import (
 from icecore.projections.segments.duckdb_types import raw_type
 
 METRIC_PREFIXES = ("lower", "upper", "nulls", "nans", "values")
-"""Those of the columns of metrics; there is a column only where some entry has the metric."""
+"""The prefixes of the columns of metrics; there is a column only where some entry has the metric."""
 POSITION_DELETE_FIELDS = (
     NestedField(DELETE_PATH_ID, "delete_file_path", StringType(), required=True),
     NestedField(DELETE_POS_ID, "delete_pos", LongType(), required=True),
@@ -61,7 +61,7 @@ class EntryTyping:
         return cls(schema, specs, {n: next(iter(t)) for n, t in found.items() if n not in ambiguous}, ambiguous)
 
     def type_of(self, column: str) -> str | None:
-        """The Iceberg type of a bound or a partition column; None for one that has no place here."""
+        """The Iceberg type of a bound or a partition column; None for one without a type here."""
         prefix, _, number = column.partition("_")
         if prefix == "part":
             return self.partitions.get(column)
@@ -98,8 +98,8 @@ class StoredTypes:
     def conversions(self, typing: EntryTyping) -> dict[str, str] | None:
         """SQL for the columns whose types have been promoted since; None where the entries have to be made again.
 
-        That is so where a field was not known then and is now, where a value could not be read as the type it had, and
-        where a type changed in a way that no promotion does. A column that was added since is just not there.
+        They have to be where a field was not known then and is now, and where a type changed in a way that is no
+        promotion, or a value could not be read as the former type. A column that was added since is just missing.
         """
         for field_id in self.unknown:
             found = typing.schema.get_field(field_id)

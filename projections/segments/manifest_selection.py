@@ -27,11 +27,11 @@ class StrayEntriesError(StorageError):
 
 @frozen(eq=False)
 class ManifestSelection:
-    """Manifests by number: in each segment those that a scan looks into, as a condition on `m`.
+    """The manifests that a scan looks into, by number: for each segment a condition on `m`.
 
-    `manifests` are all that were asked for; `numbers` has what `m` is in the entries of those that are loaded,
-    ascending, and `places` where these are among `manifests`. Both are of one look-up, so that a number can't stand for
-    another manifest here than in the entries.
+    `manifests` are all that were asked for. `numbers` are the values of `m` for those loaded, ascending, and `places`
+    are their places among `manifests`. Both are of one look-up, so a number stands for the same manifest here as in the
+    entries.
     """
 
     parts: tuple[tuple[Segment, str], ...]
@@ -48,7 +48,7 @@ class ManifestSelection:
         manifests: Sequence[ListedManifest],
         numbers: Sequence[int | None],
     ) -> ManifestSelection:
-        """`numbers` has that of each manifest, None where it is not loaded.
+        """The selection of manifests; `numbers` has the number of each, None where it is not loaded.
 
         Raises StrayEntriesError where a number is of none of the segments.
         """
@@ -60,7 +60,7 @@ class ManifestSelection:
         for segment in segments:
             inside = ordered[(ordered >> NUMBER_BITS) == segment.number] - segment.offset
             if len(inside):
-                # What is in memory grows, so which of it counts is always said.
+                # A segment in memory grows, so its manifests that count are always listed.
                 count = None if segment.path is None else len(segment.info.manifests)
                 parts.append((segment, _condition(np.unique(inside), count)))
                 found += len(inside)
@@ -70,7 +70,7 @@ class ManifestSelection:
 
     @classmethod
     def nothing(cls, segments: Sequence[Segment], typing: EntryTyping) -> ManifestSelection:
-        """No manifests at all, with the columns of some segment, which must be."""
+        """The selection of no manifests, with the columns of some segment. One must have columns."""
         none = np.array([], np.int64)
         some = next(s for s in segments if s.info.columns)
         return cls(((some, "FALSE"),), typing, (), none, none)
@@ -140,8 +140,8 @@ class ManifestSelection:
     def in_list_order(self, files: pa.Table) -> pa.Table:
         """Files, which have `m` and `ordinal`, in the order of `manifests`, with their places there for `m`.
 
-        What order entries are loaded and merged in depends on what was asked before, and must not show: a limit takes
-        the first rows of a plan. Raises StrayEntriesError.
+        The order in which entries are loaded and merged depends on earlier plans, and must not show: a limit takes the
+        first rows of a plan. Raises StrayEntriesError.
         """
         places = self.places_of(files["m"])
         files = files.set_column(files.schema.get_field_index("m"), "m", arrays.numbers(places))
@@ -172,7 +172,7 @@ def used_columns(sql: Iterable[str], known: Mapping[str, str]) -> list[str]:
 
 
 def _condition(inside: Numbers, count: int | None) -> str:
-    """The condition on `m` for so many manifests of a segment, by the shorter list."""
+    """The condition on `m` for manifests of a segment that has `count`, by the shorter list."""
     if len(inside) == count:
         return "TRUE"
     if inside[-1] - inside[0] + 1 == len(inside):

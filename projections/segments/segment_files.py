@@ -33,7 +33,7 @@ _PREFIX = f"v{SEGMENT_VERSION}-{duckdb.__version__}-"
 _UNFINISHED = "unfinished-"
 _ABANDONED_AFTER_S = 3600.0
 _OUTLIVED_AFTER_S = 30 * 24 * 3600.0
-"""Files of other releases of ours or of DuckDB: a process of such a release may still read and make them."""
+"""The age at which files of other releases, of ours or of DuckDB, are removed: processes may still use them."""
 NUMBER_BITS = 32
 
 
@@ -42,7 +42,7 @@ class SegmentInfo:
     """The content of a segment.
 
     `columns` are the DuckDB types of its columns. `manifests` has the key of each, in the order of their numbers, and
-    `idle` how many merges in a row nobody had looked for it.
+    `idle` the number of merges in a row before which no plan looked for it.
     """
 
     columns: Mapping[str, str]
@@ -135,8 +135,8 @@ class Segment:
 
 
 COLUMNS_ADDED_SINGLY, ROWS_COPIED = 16, 25
-"""To add a column to a table takes the longer the more it has: a thousand took ten seconds. More than so many columns,
-and one more for each so many rows, come in a wider table that the rows are copied into."""
+"""Adding a column takes longer the more columns a table has: a thousand took ten seconds. So many columns at most, and
+one more for each so many rows, are added singly; for more the rows are copied into a wider table."""
 
 
 @define
@@ -151,7 +151,7 @@ class Growing:
         self, rows: pa.Table, typed: StoredTypes, manifests: Sequence[str], idle: Sequence[int] | None = None
     ) -> None:
         """Appends rows whose manifests, numbered in `m`, follow on those that are there."""
-        # Found by its name in this frame: a registered table would be held until the transaction ends, as all are.
+        # DuckDB finds it by its name in this frame: a registered table would be held until the transaction ends.
         incoming, source = rows, query(FILE, "incoming")
         if self.info.columns:
             self._make_room(_kinds(self.connection.execute(query(FILE, "describe", source=source)).fetchall()))
@@ -272,7 +272,7 @@ class SegmentFolder:
 
     @contextlib.contextmanager
     def writing(self, connection: duckdb.DuckDBPyConnection, alias: str) -> Iterator[Growing]:
-        """A new file to add entries to; `finish` puts it in place. Raises OSError, duckdb.Error."""
+        """A context with a new file for entries, which is put in place at its end. Raises OSError, duckdb.Error."""
         self.path.mkdir(parents=True, exist_ok=True)
         self.sweep()
         path = self.path / f"{_UNFINISHED}{uuid.uuid4().hex}{SUFFIX}"

@@ -25,7 +25,7 @@ def worth_a_file(manifests: int, cells: int) -> bool:
 
 
 def outgrown(table: EntryTable) -> Segment | None:
-    """The segment in memory, where it is time that it moves to disk."""
+    """The segment in memory, if it is to move to disk; else None."""
     memory = table.in_memory()
     if memory is None:
         return None

@@ -1,8 +1,8 @@
 """Named plans brought up to date by looking only into the changes of later commits.
 
 The result of a data manifest is kept under its path, since a manifest never changes: its planned files, and the delete
-files that apply to them. A manifest that is new is evaluated. So is one whose files a new delete file may apply to, or
-that had a delete file which is gone. Where the filter, a schema or a partition spec is another, all is planned anew.
+files that apply to them. New manifests are evaluated, and so are those whose files a new delete file may apply to, or
+had a delete file that is gone now. Where the filter, a schema or a partition spec changed, all is planned anew.
 Thus it does not matter how the table came to its snapshot: by commits, a rollback, or an expiry.
 """
 
@@ -35,7 +35,7 @@ from icecore.projections.plan.planner import PlannedFiles, Planner
 from icecore.projections.segments.segment_files import SEGMENT_VERSION
 
 RULES = 2
-"""To be raised when of the same manifest other files are planned, or something else is kept of it."""
+"""The version of the rules: to be raised when a manifest's plan, or what is kept of it, changes."""
 DELETES = pa.schema(
     [
         ("manifest", pa.string()),
@@ -57,7 +57,7 @@ _Result = tuple[pa.Table, pa.Table, DeletePairs]
 class Kept:
     """The results of a plan by manifest.
 
-    `parts` maps a data manifest, and the first row id that its list gives it, to a number, which `m` of `files` is.
+    `parts` maps a data manifest, with the first row id that its list gives it, to a number, which is `m` in `files`.
     `delete_files` are those that apply, as `pairs` says; `deletes` has all live ones that were looked at.
     """
 
@@ -87,7 +87,7 @@ class Kept:
 
 @frozen
 class Refreshed:
-    """A plan of a snapshot, what to keep of it, and what it took: manifests that were evaluated and that were not."""
+    """A plan of a snapshot, the results to keep, and the numbers of manifests that were evaluated and reused."""
 
     planned: PlannedFiles
     kept: Kept
@@ -114,7 +114,7 @@ def validity_key(metadata: TableMetadata, bound: Expression, schema: Schema) -> 
     """A digest of all that the result of a manifest depends on beside the manifest.
 
     That is the rules of planning, the filter by the ids of its columns, the schema it is bound to, the partition specs
-    and the types of their source columns. Raises ExpressionError for a filter that can't be written down.
+    and the types of all columns. Raises ExpressionError for a filter that can't be written down.
     """
     depends_on = {
         "segments": SEGMENT_VERSION,
@@ -161,7 +161,7 @@ class _Refresh:
         return Refreshed(planned, kept, len(again) + read, total - len(again) - read)
 
     def _deletes(self, manifests: Sequence[ListedManifest], old: Kept | None) -> tuple[pa.Table, int]:
-        """All live delete files, of manifests that were looked at before those kept; and how many were read now."""
+        """All live delete files, those of manifests read before as kept; and the number of manifests read now."""
         seen = set() if old is None else set(old.deletes["manifest"].to_pylist())
         tables = []
         if old is not None:
@@ -184,8 +184,8 @@ class _Refresh:
     def _evaluate(
         self, data: Sequence[ListedManifest], deletes: Sequence[ListedManifest]
     ) -> tuple[PlannedFiles, Sequence[ListedManifest]]:
-        """The plan over some data manifests, and those that `m` of its files has the places of."""
-        # A delete applies to no file that is newer, so a manifest of deletes that is older than all these is left out.
+        """The plan over some data manifests, and the manifests among which `m` of its files is a place."""
+        # A delete applies to no newer file, so a delete manifest that is older than all data files is left out.
         oldest = min((m.manifest.min_sequence_number for m in data), default=0)
         relevant = [m for m in deletes if m.manifest.sequence_number >= oldest] if data else []
         return self.planner.plan_with_manifests(self.state, (*data, *relevant), self.bound, self.schema)
@@ -214,7 +214,7 @@ class _Refresh:
         return Kept(key, {**reused, **numbers}, *_together(results), deletes)
 
     def _with_partitions(self, files: pa.Table) -> pa.Table:
-        """The files with their partition tuples as text, each decoded once: what new delete files are compared with."""
+        """The files with their partition tuples as text, each decoded once, to compare new delete files with."""
         metadata = self.state.metadata
         texts: dict[bytes, str] = {}
         keys = files["partition_key"].to_pylist()
@@ -227,7 +227,7 @@ class _Refresh:
 
     def _planned(self, listed: Sequence[ListedManifest], kept: Kept, fresh: PlannedFiles) -> PlannedFiles:
         def count(_: PlannedFiles) -> Any:
-            # Nobody counted what was left out of manifests that were not looked into again.
+            # The files left out of reused manifests were not counted, so a whole plan is made for the counts.
             return self.planner.plan_manifests(self.state, listed, self.bound, self.schema).counts
 
         files = kept.files if kept.files.num_rows else fresh.files.slice(0, 0)
@@ -260,7 +260,7 @@ def _parts_with(old: Kept, gone: set[Identity]) -> set[int]:
 def _parts_under(old: Kept, new: Iterable[Mapping[str, Any]], metadata: TableMetadata) -> set[int]:
     """The parts to which a new delete file may apply: by path, or by partition and sequence number, not by bounds.
 
-    Partitions whose values may have been lost count as one.
+    All partitions of a spec whose values may have been lost count as one.
     """
     losable = losable_fields(metadata)
     named = path_keys(pa.array([d["referenced_data_file"] for d in new], pa.string()))
