@@ -87,8 +87,8 @@ class FileChange:
     def plan(self, at: PlanContext) -> ProduceSnapshot:
         """The command for the head of the branch as it is now.
 
-        Raises ConflictingCommitsError where the files that go are gone already or got deletes since the base and, for a
-        serializable overwrite, where anything of concern changed; ValidationError for files that were never there.
+        Raises ConflictingCommitsError where a file to remove was removed or got deletes since the base and, for a
+        serializable overwrite, where rows that were read changed; ValidationError for files that were never there.
         """
         check = Check.of(at, self.base, self.target.branch)
         if not self.is_rewrite:

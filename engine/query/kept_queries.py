@@ -80,7 +80,7 @@ class KeptQueries:
             return found
 
     def put(self, key: Hashable, query: Kept) -> None:
-        """Keeps a query in place of that of the same key, and lets go of the one that was asked for longest ago."""
+        """Keeps a query in place of one of the same key; of too many, the one asked for longest ago is dropped."""
         with self._lock:
             self._kept[key] = query
             self._kept.move_to_end(key)

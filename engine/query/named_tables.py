@@ -23,7 +23,7 @@ _METADATA = {*METADATA_COLUMNS, PARTITION}
 class Mention:
     """A table's name where it stands in a query.
 
-    `unit` is VERSION or TIMESTAMP where AT comes after it, and `value` what that is.
+    `unit` is VERSION or TIMESTAMP if AT comes after the name, and `value` is the value there.
     """
 
     parts: Identifier

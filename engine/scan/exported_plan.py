@@ -51,7 +51,7 @@ _TASKS_FILE = re.compile(r"tasks-[0-9a-f-]{36}\.jsonl")
 class ExportedPlan:
     """The files of a scan, and what is needed to read the rows that it selects.
 
-    `metadata` is the table's without snapshots. `mapping` leads from the locations in metadata to those of the bytes.
+    `metadata` is the table's without snapshots. `mapping` maps the locations in metadata to where the files are.
     """
 
     table: Identifier

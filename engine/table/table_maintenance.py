@@ -206,7 +206,7 @@ def _to_compact(table: TableHandle) -> RewriteResult:
 
 
 def _rewrites_manifests(table: TableHandle, options: MetadataOptions) -> bool:
-    """Rewrites manifests, or tells so in a dry run; returns whether there was something to rewrite."""
+    """Rewrites manifests, or would in a dry run; returns whether there was something to rewrite."""
     before = table.metadata.current_snapshot_id
     outcome = rewrite_manifests(table, **options)
     return table.metadata.current_snapshot_id != before if outcome is None else not outcome.is_empty

@@ -194,7 +194,7 @@ def overwrite_files(
 ) -> DryRun | None:
     """Removes data files and adds others that were written already; see `Transaction.overwrite_files`.
 
-    Raises ConflictingCommitsError where the files that go are not as they were at the base.
+    Raises ConflictingCommitsError where the files to remove have changed since the base.
     """
     with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
         transaction.overwrite_files(
@@ -214,7 +214,7 @@ def rewrite_files(
 ) -> DryRun | None:
     """Replaces data files by others that hold the same rows; see `Transaction.rewrite_files`.
 
-    Raises ConflictingCommitsError where the files that go are not as they were at the base.
+    Raises ConflictingCommitsError where the files to remove have changed since the base.
     """
     with table_commits.transaction(table, **options_of(CommitOptions, options)) as transaction:
         transaction.rewrite_files(

@@ -57,7 +57,7 @@ def rewrite_files(
 ) -> None:
     """Replaces data files by others that hold the same rows; delete files among `delete_files` are dropped.
 
-    The files that go must be as they were at the base, by default the snapshot that the table showed; as no row
+    The replaced files must be as they were at the base, by default the snapshot that the table showed; as no row
     changes, there is no isolation level. With the data sequence number of the base new equality deletes are
     no conflict, since they apply to the new files too. In a v3 table the new files must bring the rows' lineage (RL6).
     """

@@ -28,7 +28,7 @@ def put_together(sources: Iterable[pa.Table], rows: pa.Table) -> pa.Table:
 
 
 def _filtered(entries: pa.Table, wanted: pa.ChunkedArray) -> pa.Table:
-    """The entries that are wanted: to filter so many columns takes long, and mostly all are."""
+    """The entries that are wanted; not filtered where all are, as mostly: so many columns take long."""
     return entries if pc.all(wanted, skip_nulls=False).as_py() else entries.filter(wanted)
 
 

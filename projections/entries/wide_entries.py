@@ -92,7 +92,7 @@ def widen(entries: pa.Table, *, schema: Schema, specs: Mapping[int, PartitionSpe
 def widen_all(
     entries: pa.Table, counts: Sequence[int], *, schema: Schema, specs: Mapping[int, PartitionSpec]
 ) -> WideEntries:
-    """As `widen`, for the entries of several manifests one after another, so many of each."""
+    """As `widen`, for the entries of several manifests one after another, `counts` of each."""
     table = entries.combine_chunks()
     columns = {name: chunk_of(table, name) for name in ENTRY_SCHEMA.names}
     starts = np.repeat(np.cumsum(counts) - counts, counts).astype(np.int64)
@@ -119,7 +119,7 @@ def inherit(table: pa.Table, manifest: ManifestFile) -> pa.Table:
 
 
 def inherit_all(table: pa.Table, manifests: Sequence[ManifestFile], counts: Sequence[int]) -> pa.Table:
-    """As `inherit`, for the entries of several manifests one after another, so many of each."""
+    """As `inherit`, for the entries of several manifests one after another, `counts` of each."""
     first_row_ids = _first_row_ids(table, manifests, counts)
     return _with(inherit_sequence_numbers(table, manifests, counts), {"first_row_id": first_row_ids})
 

@@ -66,7 +66,7 @@ class Reason:
 class ExplainedFiles:
     """The live data files of some manifests, and the reason of each, as a place in `reasons`.
 
-    `rows` has what the entries have of them, with `m` as a place in `manifests` and the partition as a path; `metrics`
+    `rows` has columns of their entries, with `m` as a place in `manifests` and the partition as a path; `metrics`
     has the metrics of the filter's columns. `_forgotten` is the position at which bounds were forgotten last, if any.
     """
 

@@ -150,7 +150,7 @@ class PlannedFiles:
 
     @property
     def are_exactly_counted(self) -> npt.NDArray[np.bool_]:
-        """A mask of the files of which all rows are wanted, as many as their record counts say."""
+        """A mask of the files whose record counts are the exact numbers of rows that are wanted."""
         # Writers that didn't know a number of records have left -1 behind.
         return self.are_wholly_wanted & (arrays.to_numbers(self.files["record_count"]) >= 0)
 
@@ -162,7 +162,7 @@ class PlannedFiles:
         return int(arrays.to_numbers(self.files["record_count"]).sum())
 
     def is_beyond(self, most: int | None) -> bool:
-        """Whether there are more files than so many."""
+        """Whether there are more files than `most`."""
         return most is not None and self.files.num_rows > most
 
     def of_rows(self, rows: Rows) -> PlannedFiles:

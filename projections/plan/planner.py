@@ -383,7 +383,7 @@ class Planner:
             self._tables.clear()
 
     def is_open(self) -> bool:
-        """Whether DuckDB is there: it goes with `close`, and comes back with the next plan."""
+        """Whether DuckDB is open: `close` closes it, and the next plan opens it again."""
         return self._tables.is_open
 
     def close(self) -> None:

@@ -110,7 +110,7 @@ class ManifestSelection:
     def found(self, numbers: pa.ChunkedArray) -> Numbers:
         """The places among `numbers` of the values of `m` in some entries.
 
-        Raises StrayEntriesError, which names the manifest where it is known, where entries are of none of these.
+        Raises StrayEntriesError where entries are of none of these, naming the manifest if it is known.
         """
         wanted = arrays.to_numbers(numbers)
         at: Numbers = np.searchsorted(self.numbers, wanted)

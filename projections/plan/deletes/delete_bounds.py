@@ -17,7 +17,7 @@ PATH_BOUNDS = ((f"lower_{DELETE_PATH_ID}", "above_path_bound"), (f"upper_{DELETE
 
 
 def plain_bounds(columns: Mapping[str, str]) -> str:
-    """The bounds on paths of `d` without scheme and authority, and those two alone, to be selected too."""
+    """Columns to select too: the bounds on paths of `d`, split into scheme with authority, and plain path."""
     found = [(c, f"d.{quote(c)}") for c, _ in PATH_BOUNDS if c in columns]
     return "".join(query(DELETES, "plain_bound", column=c, bound=d, plain=_plain(d)) for c, d in found)
 
