@@ -18,7 +18,7 @@ class ReplayedModels(EventStore):
     """Read models without a log, filled from the log of another store."""
 
     def __init__(self, source: EventStore, entries: Callable[[int], pa.Table | None] | None = None) -> None:
-        """Replays the whole log of `source`; `entries` gives those of an event, where they may be decoded already.
+        """Replays the whole log of `source`; `entries` gives an event's entries, maybe from a cache of decoded ones.
 
         Raises CorruptLogError, and what a damaged payload raises.
         """
@@ -39,7 +39,7 @@ class ReplayedModels(EventStore):
                 models.apply(event)
 
     def entries(self, position: int) -> pa.Table | None:
-        """The content files of an event, of the log that is replayed."""
+        """The entries beside an event of the log that is replayed."""
         return self._entries(position)
 
     def _takes_locks(self) -> bool:

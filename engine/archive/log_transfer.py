@@ -54,7 +54,7 @@ def export_log(store: EventStore, target: PathOrFile, format: str, root: str) ->
     """
     if format not in FORMATS:
         raise ValidationError(f"a log is exported as {' or '.join(FORMATS)}, found {format!r}")
-    # An event and its content are read one after the other, and others may forget something in between.
+    # An event and its content are two reads: others may forget something in between.
     with store.reading():
         checked = verified(records(store), Redactions.of(store))
         origin = Origin(store.warehouse_value("warehouse-uuid"), root, store.head()[0])
@@ -94,11 +94,11 @@ def import_records(store: EventStore, models: ReadModels, source: PathOrFile) ->
         if store.head()[0]:
             raise ValidationError(f"the log {store.path} is not empty: it has {store.head()[0]} events")
         count, head, moved = 0, GENESIS_HASH, False
-        # What was forgotten of an event is told by a later one, so the file is read twice.
+        # A later event tells what was forgotten of an earlier one, so the file is read twice.
         redactions = Redactions(record.event for record in _read(file, where))
         for record in verified(_read(file, where), redactions):
             moved = moved or record.event.kind in RELOCATING
-            # Events before a move are read with what it says.
+            # Events before a move are read with its folders: the read models are replayed once all events are there.
             _append(store, None if moved else models, record)
             count, head = count + 1, record.event.hash
         if moved:
@@ -155,7 +155,7 @@ def _opened(source: PathOrFile) -> Iterator[tuple[IO[bytes], str]]:
 
 
 def verified(found: Iterable[Record], redactions: Redactions) -> Iterator[Record]:
-    """The records, each checked against the one before it; `redactions` are those of all of them.
+    """The records, each checked against the one before it; `redactions` are those of the whole log.
 
     Raises CorruptLogError at the first that does not follow the one before it.
     """

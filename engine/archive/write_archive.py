@@ -1,7 +1,7 @@
 """The writer of archives: first the file, verified and durable, then one SQLite transaction that moves the events.
 
-The file gets its name in that transaction. A crash in it leaves the log as it was and a file that nothing refers to;
-after it all is done. So either state is valid.
+The file gets its name in that transaction. A crash before COMMIT leaves the log unchanged and a file that nothing
+refers to; after COMMIT all is done. So either state is valid.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def archive_events(
 ) -> Archived | None:
     """Archives the events up to a position; None where they are archived already.
 
-    `states_at` gives the states of streams at a position as checkpoints, `needed_content` the positions up to one whose
-    content files snapshots need. Raises ValidationError where an event is still to be written out or is the last of
-    the log, CorruptLogError where the chain is broken, CommitConflictError where another process archived or forgot
-    something meanwhile, StorageError. The log is as it was then.
+    `states_at` gives the states of streams at a position as checkpoints. `needed_content` gives the positions, up to
+    one, whose content files snapshots need. Raises ValidationError where an event is still to be written out or is the
+    last of the log, CorruptLogError where the chain is broken, CommitConflictError where another process archived or
+    forgot something meanwhile, StorageError; the log is unchanged then.
     """
     begun_at, first = store.head()[0], store.archives.last_position + 1
     if last < first:
@@ -67,7 +67,7 @@ def archive_events(
         with store.write():
             if store.archives.last_position + 1 != first:
                 raise CommitConflictError(f"another process archived up to position {store.archives.last_position}")
-            # The file and the states still have it.
+            # The archive's file and the states were made before, and still hold what was forgotten.
             if forgotten := next(store.filtered_events(kind=LOG_FORGOTTEN, after=begun_at), None):
                 raise CommitConflictError(f"something was forgotten meanwhile, at position {forgotten.position}")
             _check_range(store, last)
@@ -78,7 +78,7 @@ def archive_events(
         for ending in ("", "-journal"):
             part.with_name(part.name + ending).unlink(missing_ok=True)
     with contextlib.suppress(sqlite3.Error):
-        # What is gone leaves free pages; where others use the log now they are used up later.
+        # Deleted rows leave free pages. Where others use the log now, later writes use these up.
         store.connection().execute(query(SETTINGS, "compact"))
     return Archived(first, last, last - first + 1, target)
 
@@ -89,10 +89,11 @@ def archive_path(log: Path, first: int, last: int) -> Path:
 
 
 def abandoned_archives(store: EventStore) -> Iterator[Path]:
-    """The files beside the log of archiving that died, or goes on; under the write lock, as one is being named there.
+    """The leftovers beside the log of archiving that died, or still goes on; called under the write lock.
 
-    Told apart from what another state of this log had archived: all that they hold is in the log too. Where a file of
-    the log itself is missing, as after a backup was put back, one of them may have what it had, and they stay.
+    Archiving names its file under that lock. A named file is a leftover only if the log has all its events too: one
+    that another state of this log archived has others. Where an archive of the log is missing, as after a backup was
+    put back, all named files stay, as one may hold what it had.
     """
     name, folder = glob.escape(store.path.name), store.path.absolute().parent
     yield from folder.glob(f".{name}.archive-*.part*")

@@ -54,10 +54,10 @@ def open_catalog(
     and the name under which PyIceberg's `sql` catalog must be opened. The environment variable ICECORE_CACHE_MEMORY
     limits the manifest entries that plans hold in memory, `1GB` by default. A warehouse that was copied or moved from
     another folder is read with its locations mapped, with a MovedWarehouseWarning; changes of it raise
-    MovedWarehouseError. A new log where tables lie already, as after theirs was lost, comes with a LostLogWarning. With
-    `location_roots` tables and views may only be in the warehouse's folder and in these, with `unique_locations` not
-    where another one is: else commits raise ForbiddenLocationError. Raises StorageError, ReadOnlyError,
-    CorruptLogError, WarehouseLockedError, ValidationError.
+    MovedWarehouseError. A new log in a folder that has tables already, as after their log was lost, comes with a
+    LostLogWarning. `location_roots` are the only folders, beside the warehouse's own, that tables and views may be in.
+    With `unique_locations` none may be at, in or around the location of another. Commits that break these rules raise
+    ForbiddenLocationError. Raises StorageError, ReadOnlyError, CorruptLogError, WarehouseLockedError, ValidationError.
     """
     check_left_tables(path, create=create and not read_only)
     return Catalog(
@@ -183,7 +183,7 @@ class Catalog:
     ) -> Table | CatalogDryRun:
         """A table of the Parquet files of a folder, at their place, which owns them from then on; none is rewritten.
 
-        The columns are those of all files, and those of Hive's paths, by which it is partitioned. Raises
+        Its columns are those of all files and those of Hive-style paths; the latter partition it. Raises
         ValidationError where the files don't fit together or are an Iceberg table's, CorruptFileError,
         NoSuchNamespaceError, TableAlreadyExistsError.
         """
@@ -241,9 +241,9 @@ class Catalog:
         """Registers all tables and views below a local folder, as `register_table` does each, in one commit.
 
         The name of each is its path below the folder, after `namespace` where one is given; a folder `shop.db` is the
-        namespace `shop`, as Hive has it. Namespaces that are missing are made. What can't be read, is in no namespace,
-        has a name that is taken, or is known to the log, dropped or not, is left: so it can be called again, for what
-        came since. Raises ValidationError for what is no local folder.
+        namespace `shop`, as Hive has it. Namespaces that are missing are made. Left out are tables and views that can't
+        be read, are in no namespace, have a name that is taken, or are known to the log, dropped or not; so a later
+        call registers those that came since. Raises ValidationError for a folder that is not local.
         """
         from icecore.engine.catalog.recovery.register_folder import register_folder
 

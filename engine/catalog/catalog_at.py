@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class CatalogAt:
     """The catalog as of a position. Tables and views loaded from it are as they were then, and can be read."""
 
-    # Its tables are loaded anew by each.
+    # Queries are not kept: each loads its tables anew.
     _kept_queries = None
 
     def __init__(self, warehouse: Warehouse, position: int) -> None:
@@ -151,7 +151,7 @@ class CatalogAt:
 
     @property
     def _when(self) -> str:
-        """The words that are for who may read the whole catalog: the log is at least so long."""
+        """The part of an error for callers who may read the whole catalog: it tells how long the log is at least."""
         return f" at position {self.position}"
 
     def _like(self, name: Identifier) -> tuple[Identifier, ...]:

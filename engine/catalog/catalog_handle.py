@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Given = TypeVar("Given")
 NEVER_MS = 2**62
-"""When the keys of calls of the library expire."""
+"""The expiry time of idempotency keys of library calls: in effect never."""
 
 
 class CatalogHandle(Protocol):
@@ -87,11 +87,11 @@ def once(
     *,
     dry_run: bool,
 ) -> Given | CatalogDryRun:
-    """The result of a call, by `make`, or under a key that it was made under before: `again` of its last position.
+    """The result of `make`; where a call with the key was made before, of `again` with that call's last position.
 
-    What `make` commits takes the key; a dry run takes none, and says of such a call that it is done. Raises
-    ReusedKeyError where that was another call, or one that `asked` for something else, and what `make` raises, which is
-    not kept.
+    What `make` commits takes the key. A dry run takes none, and says of a call that was made before that it is done.
+    Raises ReusedKeyError where the earlier call was another one or `asked` for something else, and what `make` raises,
+    after which the key is still free.
     """
     if idempotency_key is None:
         return make()
@@ -121,7 +121,7 @@ def once(
 
 
 def table_after(catalog: CatalogHandle, position: int) -> Table:
-    """The table that the commit ending at a position was to, as it is now."""
+    """The table, as it is now, that was changed by the commit whose last event is at a position."""
     from icecore.engine.events.event import CATALOG_STREAM
 
     last = catalog._warehouse.store.event_at(position)
@@ -132,7 +132,7 @@ def table_after(catalog: CatalogHandle, position: int) -> Table:
 def check_new_name(
     catalog: CatalogHandle, name: Identifier, idempotency_key: str | None, *, kind: str = "table"
 ) -> None:
-    """Raises as the commit would, before work is done for it, unless an earlier call with the key gave the name."""
+    """Raises for a taken name as the commit would, before any work for it; not where an earlier call had the key."""
     store, models = catalog._warehouse.store, catalog._warehouse.models
     if idempotency_key is None or store.event_by_idempotency_key(idempotency_key) is None:
         models.check_new_name(name, kind=kind)
@@ -167,6 +167,6 @@ def new_location(catalog: CatalogHandle, identifier: Identifier, table_uuid: str
         uri += f"-{table_uuid[:8]}"
     repository = catalog._warehouse.repository
     if repository.location_rules.is_any and not repository.locations.is_allowed(uri):
-        # As inside of the folder of a table that has the namespace's name.
+        # For example where the namespace's folder is a table's.
         return to_uri(catalog._warehouse.path / f"{folder_name(identifier[-1])}-{table_uuid}")
     return uri

@@ -33,8 +33,8 @@ def create_namespace(
 ) -> CatalogDryRun | None:
     """Creates a namespace. Raises NamespaceAlreadyExistsError, ValidationError.
 
-    The namespaces around it need not be created: they are there, without properties, as long as it is, and are created
-    with the first table, view or property that they get.
+    Its parents need not be created: they exist without properties as long as it does, and are created with the first
+    table, view or property that they get.
     """
     from icecore.engine.joint_commit.joint_names import new_namespace
 
@@ -66,7 +66,7 @@ def namespace_exists(catalog: CatalogHandle, namespace: IdentifierLike) -> bool:
 def list_namespaces(catalog: CatalogHandle, namespace: IdentifierLike = ()) -> list[Identifier]:
     """The namespaces directly inside of one, or at the top. Raises NoSuchNamespaceError.
 
-    One that was never created but has namespaces inside of it is among them.
+    They include those that were never created but have namespaces inside.
     """
     catalog._warehouse.repository.foreign.adopt_all_if_changed()
     parent = namespace_tuple(namespace) if namespace else ()
@@ -122,7 +122,7 @@ def update_namespace_properties(
     idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> ChangedProperties | CatalogDryRun:
-    """Sets and removes properties of a namespace, and says which, and which there were not to remove.
+    """Sets and removes properties of a namespace; returns the keys that were updated, removed, and not there to remove.
 
     Raises NoSuchNamespaceError, UnprocessableEntityError where a key is both removed and updated.
     """

@@ -337,9 +337,9 @@ def register_table(
 ) -> Table | CatalogDryRun:
     """Registers a table by its metadata file, written by any engine; nothing of it is copied or changed.
 
-    Of a folder it is the file that `version-hint.text` names, else the newest (MD7). `location_mapping` maps location
-    prefixes in its metadata to where the files lie now; without one, files that moved with the table's folder are
-    found. With `overwrite` a table that has the name is dropped in the same commit. Raises TableAlreadyExistsError,
+    For a folder that is the file which `version-hint.text` names, else the newest (MD7). `location_mapping` maps
+    location prefixes in its metadata to where the files lie now; without one, files that moved with the table's folder
+    are found. With `overwrite` a table that has the name is dropped in the same commit. Raises TableAlreadyExistsError,
     MissingFileError, CorruptFileError, UnsupportedFormatVersionError.
     """
     from icecore.engine.catalog.table_parts import registered_table

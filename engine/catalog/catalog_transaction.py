@@ -38,9 +38,9 @@ from icecore.engine.view.view_changes import ViewChanges
 class CatalogTransaction(TransactionNames, OnceInBlock):
     """The changes of one commit so far; `commit()`, or the end of a `with` block, makes them in one SQLite transaction.
 
-    They are made in the order of the calls, those of one table or view together at its first one. The events share a
-    `transaction_id`. Where a change lost a race all are prepared again, and where one is refused none is made. A dry
-    run makes none, and sets `outcome`.
+    They are made in the order of the calls; all changes of one table or view are made at the place of its first. The
+    events share a `transaction_id`. Where one change loses a race all are prepared again, and where one is refused none
+    is made. A dry run makes none, and sets `outcome`.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class CatalogTransaction(TransactionNames, OnceInBlock):
     def create_alone(
         self, identifier: IdentifierLike, schema: SchemaLike, **options: Unpack[NewTableOptions]
     ) -> Transaction:
-        """Creates a table as `create_table`; the commit of the returned object is that of all."""
+        """Creates a table as `create_table`; the returned object's `commit()` commits the whole transaction."""
         part = self.create_table(identifier, schema, **options)
         assert isinstance(part, _Part), "all tables of a transaction are parts of it"
         part.whole = self
@@ -313,7 +313,7 @@ class _Part(Transaction):
     whole: CatalogTransaction | None = None
 
     def commit(self) -> None:
-        """Does nothing yet, unless the part is all: the changes are made with those of the other tables."""
+        """Commits `whole`, where it is set. Else does nothing: the changes are made with those of other tables."""
         if self.whole is not None:
             self.whole.commit()
 
@@ -322,7 +322,7 @@ class _Part(Transaction):
         self._is_used = True
 
     def _abandon(self) -> None:
-        """Does nothing where its block raised: the changes so far go with the rest, or with none of it."""
+        """Abandons `whole`, where that is set. Else does nothing: the changes so far stay part of the transaction."""
         if self.whole is not None:
             self.whole._abandon()
 

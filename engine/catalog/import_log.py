@@ -39,13 +39,13 @@ def import_log(
 
     `source` is a path or an open binary file that `Catalog.export_log` wrote, of either format. A log has no data
     files. In the folder that it was exported from the warehouse continues: its metadata files are written at their
-    locations with the same bytes; with `materialize=False` they are not, and taken to be there, except for tables that
-    are materialized by hand. In another folder the warehouse is as a copied one, with a MovedWarehouseWarning:
-    metadata, history and plans are read from the log, rows from files that were copied along, it is read-only, and
-    `move_warehouse` or `clone_warehouse` makes it writable. `location_mapping` maps prefixes of locations to where
-    their files are now: where the log's folder is among them the warehouse is read and written there, while log and
-    metadata keep their locations, as the hashes require, so other engines read such tables only where they can map
-    locations too. Raises ValidationError where the warehouse is not empty, CorruptLogError where the hash chain is
+    locations with the same bytes. With `materialize=False` none is written; they are taken to be there, except for
+    tables that are materialized by hand. In another folder the warehouse is as a copied one, with a
+    MovedWarehouseWarning: metadata, history and plans are read from the log, rows from files that were copied along, it
+    is read-only, and `move_warehouse` or `clone_warehouse` makes it writable. `location_mapping` maps prefixes of
+    locations to where their files are now. If it maps the log's folder, the warehouse is read and written there, while
+    log and metadata keep their locations, as the hashes require; so other engines read such tables only where they can
+    map locations too. Raises ValidationError where the warehouse is not empty, CorruptLogError where the hash chain is
     broken, CorruptFileError, StorageError; no log is left then where there was none.
     """
     with contextlib.ExitStack() as opened:
@@ -91,7 +91,7 @@ def _put_in_place(store: EventStore, origin: Origin) -> WarehouseFolder:
         origin = evolve(origin, uuid=origin.uuid or event.payload["warehouse-uuid"])
     _note_forgotten(store)
     root = origin.root or root_of_events(store)
-    # Where a mapping leads its folder elsewhere, the warehouse is at home in the one that it was imported into.
+    # Where the mapping maps the log's own folder, the warehouse is at home in the folder that it was imported into.
     if root is not None and mapping_of(store).resolve(root) == root:
         store.execute(MODELS, "put_warehouse", key=ROOT, value=root)
         if origin.uuid is not None:
@@ -107,7 +107,7 @@ def _note_forgotten(store: EventStore) -> None:
 
 
 def _bring_up(store: EventStore, folder: WarehouseFolder) -> None:
-    """Writes the metadata files of all tables and views, but of those that a clone shares."""
+    """Writes the metadata files of all tables and views, except those that a clone shares with its original."""
     repository, views = assemble(store, storage_of(store, folder))
     for row in store.rows(MODELS, "all_heads"):
         stream = row["stream"]

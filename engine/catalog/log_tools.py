@@ -57,9 +57,9 @@ def log(
 ) -> pa.Table:
     """The events as a table, oldest first: author, change, time and reason. `limit` keeps the newest.
 
-    `identifier` is that of a table or a view: of the one that has the name, else of the one that had it last; with
-    `follow` of all that ever had it. Events under other names that it had are among them. `since` and `until` are times
-    (see `timestamps`), both included. Raises NoSuchTableError, ValidationError.
+    `identifier` names one table or view: the one that has the name, else the one that had it last. With `follow` it
+    names all that ever had it. Events from when these had other names are included. `since` and `until` are times (see
+    `timestamps`), both included. Raises NoSuchTableError, ValidationError.
     """
     from icecore.projections.inspect.log_table import log_table
 
@@ -87,7 +87,7 @@ def log(
 
 
 def _newest(events: Callable[[int], Iterable[Event]], after: int, last: int, limit: int) -> Iterable[Event]:
-    """The newest events of those after a position: a long log is not read for its end. Raises ValidationError."""
+    """The newest `limit` events after a position, found without reading a long log whole. Raises ValidationError."""
     if limit < 0:
         raise ValidationError(f"limit must not be negative, found {limit}")
     width = limit = min(limit, last)
@@ -243,10 +243,10 @@ def forget(
     author: str | None = None,
     dry_run: bool = False,
 ) -> Forgotten:
-    """Forgets as `Table.forget`, of the table of a name or, where there is none, of the one last dropped under it.
+    """Forgets as `Table.forget`: in the table of that name, or else in the one last dropped under it.
 
-    `position` is that of the drop where several were dropped. No snapshot of a purged table holds a file. Raises what
-    `Table.forget` raises, and NoSuchTableError.
+    `position` is that of the drop where several were dropped. In a purged table no snapshot keeps bounds from being
+    forgotten. Raises what `Table.forget` raises, and NoSuchTableError.
     """
     from icecore.engine.forget.forget import Forgetter
     from icecore.engine.revert.undrop import drop_to_purge
@@ -272,15 +272,15 @@ def forget_text(
     author: str | None = None,
     dry_run: bool = False,
 ) -> Forgotten:
-    """Replaces a text in events, all or some, by `forgotten`, for good: a name or an address, say.
+    """Replaces a text by `forgotten` in all events, or in those at `positions`, for good: a name or an address, say.
 
     It is removed from actors and messages, values of properties and of summaries, comments of columns and the SQL of
     views, from archives and from metadata files of the past; named plans and reports of clients that have it are
     dropped. The log verifies as before, and an event says what was forgotten; see `Table.forget` for what is out of
     reach. Hashes of the texts stay, by which a right guess of a forgotten text can be confirmed. Bounds are forgotten
-    by `Table.forget`, idempotency keys never. Raises
-    ValidationError where the text is in what a replay requires, as names and paths, or is in the current state, which a
-    replay without it must still give; MissingArchiveError, StorageError.
+    by `Table.forget`, idempotency keys never. Raises ValidationError where the text is in names, paths or other values
+    that a replay requires, or where a replay without it would end in another current state; MissingArchiveError,
+    StorageError.
     """
     from icecore.engine.forget.forget import Forgetter
 

@@ -31,7 +31,7 @@ class NameLookup(Protocol):
 
 @define
 class PendingNames:
-    """The names given or taken so far. Whether they may be is decided at commit, when others had their turn."""
+    """The names that a transaction gave or took away so far. Whether it may is checked at commit."""
 
     catalog: NameLookup
     # None for a name that is taken away.
@@ -47,7 +47,7 @@ class PendingNames:
         return stream
 
     def view_stream(self, name: Identifier) -> str:
-        """The stream of the view of that name, unless it is created here: it has no state yet.
+        """The stream of the view of that name; a view that this transaction creates has no state yet, and is not found.
 
         Raises NoSuchViewError.
         """

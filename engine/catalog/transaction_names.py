@@ -73,7 +73,7 @@ class TransactionNames(UsedOnce):
         self._parts[new.stream] = new
 
     def _unused(self, stream: str) -> str:
-        """The stream, or one like it where this transaction has a part of it."""
+        """The stream, or one like it where this transaction already has a part for it."""
         return f"{stream}#{uuid.uuid4()}" if stream in self._parts else stream
 
     def _add_name(self, part: Part) -> None:

@@ -53,7 +53,7 @@ def new_view(
 def defined_by(
     version: ViewVersion | PyIcebergValue, definition: DefineView, schema: str | SchemaLike | None
 ) -> DefineView:
-    """The definition of a view by a version of one, ours or PyIceberg's, that nothing else defines.
+    """The definition of a view that a view version gives, ours or PyIceberg's; nothing else may define it.
 
     Raises ValidationError.
     """

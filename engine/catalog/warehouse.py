@@ -115,9 +115,9 @@ def has_log(folder: Path) -> bool:
 
 
 def check_left_tables(path: str | os.PathLike[str], *, create: bool) -> None:
-    """Looks for tables in a folder that has no log, before a warehouse is made there.
+    """Looks for tables in a folder that has no log, before a warehouse is made there, and warns by a LostLogWarning.
 
-    A LostLogWarning tells of them. Raises StorageError where the log may not be made, or the folder is not local.
+    Raises StorageError instead of warning where the log may not be made, and where the folder is not local.
     """
     folder = local_folder(path)
     if has_log(folder) or (folder / CLONE_NOTE).exists():

@@ -30,10 +30,10 @@ def audit(
     folder: str | os.PathLike[str] | None = None,
     options: Mapping[str, Option] | None = None,
 ) -> Audit:
-    """The findings of the rules, those of `icecore audit`: of all, or of those whose ids are named.
+    """The findings of all audit rules, as of `icecore audit`, or of those whose ids are in `rules`.
 
-    With `tables` only what is about these is told, and rules about the whole warehouse don't run. The rules of a
-    `folder` join ours. `options` set the limits of rules, properties of a table (`icecore.audit.*`) those for it.
+    With `tables` only findings about these are told, and rules about the whole warehouse don't run. The rules of a
+    `folder` join ours. `options` set the limits of rules; a table's own properties (`icecore.audit.*`) go before them.
     `baseline`, a file or its entries, names findings that are accepted. Nothing is changed. Raises ValidationError,
     NoSuchTableError.
     """
@@ -46,7 +46,7 @@ def audit(
     listed = _listed(catalog)
     only = None if tables is None else frozenset(map(identifier_tuple, _several(tables)))
     for name in sorted((only or frozenset()) - {t.identifier for t in listed}):
-        # Where it is there by now it was made after the tables were listed.
+        # Raises for a name that is still missing; a table that has it by now was made after the listing.
         catalog._warehouse.models.table_stream(name)
         raise NoSuchTableError(f"Table does not exist: {name_text(name)}")
     names = {t.table_uuid: t.identifier for t in listed}
@@ -55,7 +55,7 @@ def audit(
     ids, uuids = {r.id for r in ran}, {t.table_uuid for t in listed if only is not None and t.identifier in only}
 
     def could_find(entry: Accepted) -> bool:
-        """Whether an entry that accepted nothing would have, were it found still: all rules ran on its table."""
+        """Whether this audit would find what an unused entry names if it was there: its rules ran on its table."""
         if rules is None and only is None:
             return True
         of_rule = entry.rule in ids or (entry.rule is None and rules is None)
@@ -75,7 +75,7 @@ def report(
     folder: str | os.PathLike[str] | None = None,
     options: Mapping[str, Option] | None = None,
 ) -> Path:
-    """Writes a report of all tables, or of one, to an HTML file that needs nothing else; its path.
+    """Writes a report of all tables, or of one, to an HTML file that needs no other file; returns its path.
 
     It has commits over time, growth, sizes of files, partitions, delete debt, snapshots, and the findings of `audit`,
     which takes the other options. Raises ValidationError, NoSuchTableError, StorageError where it can't be written.

@@ -81,7 +81,7 @@ def asked_part(
 
 @define
 class _ChangeOfName(TableChange):
-    """The change of the table that has the name when it is made: another one may have got it since it was looked up."""
+    """The change of the table that has the name at commit: another one may have got it since the look-up."""
 
     def prepare(self, desk: CommitTargets) -> None:
         if not self.is_seen:
@@ -105,7 +105,7 @@ def _commands(updates: list[TableUpdate], state: TableState) -> list[Command]:
 
 
 def _read(given: Iterable[object], kinds: object, read: Callable[[Iterable[Any]], Iterator[Any]]) -> Iterator[Any]:
-    """The values, read of JSON where they are not ours. Raises ValidationError for what is none of the kinds."""
+    """The values, read from JSON where they are not ours. Raises ValidationError for other values."""
     for value in given:
         if is_pyiceberg_value(value):
             yield from read([orjson.loads(value.model_dump_json())])

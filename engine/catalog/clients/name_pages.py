@@ -41,8 +41,8 @@ def list_page(
 ) -> NamePage:
     """The namespaces, tables or views directly inside of a namespace, at most `size`; an empty token is the first page.
 
-    Namespaces are listed at the top too, by an empty name. With `shows` only the names that it holds for are there, and
-    neither number nor tokens of the pages tell of others; then the rest of the list is read for each page. Raises
+    Namespaces are listed at the top too, by an empty name. `shows` is a test of names: number and tokens of the pages
+    tell nothing of names that fail it, and the whole rest of the list is then read for each page. Raises
     NoSuchNamespaceError, ValidationError for a size below one or a token that is none of this list.
     """
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
@@ -66,7 +66,7 @@ def list_page(
 
 
 def page_of(names: Iterable[Identifier], kind: NameKind, parent: Identifier, size: int, token: str | None) -> NamePage:
-    """The page that `list_page` would give, of names inside of a namespace that are at hand. Raises ValidationError."""
+    """The page that `list_page` would give, made of names that the caller has. Raises ValidationError."""
     after = _last_name(token, kind, parent)
     return _page(kind, parent, sorted(name[-1] for name in names if name[-1] > after), size)
 
@@ -81,7 +81,7 @@ def _token(kind: NameKind, parent: Identifier, name: str) -> str:
 
 
 def _last_name(token: str | None, kind: NameKind, parent: Identifier) -> str:
-    """The name after which a page begins; of the first page an empty one. Raises ValidationError."""
+    """The name after which a page begins; empty for the first page. Raises ValidationError."""
     if not token:
         return ""
     try:

@@ -1,7 +1,7 @@
-"""Tables that a client of a server creates, or is about to: their metadata as it would be, for a commit to create them.
+"""Tables that a client of a server creates, or stages: then it gets their metadata for a later commit to create them.
 
-Of the latter nothing is stored, and nobody else is kept from the name: of two clients the first commit wins. Spec: the
-REST document's `stage-create`.
+A staged table is not stored and does not reserve its name: of two clients the first commit wins. Spec: the REST
+document's `stage-create`.
 """
 
 from __future__ import annotations

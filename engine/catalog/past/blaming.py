@@ -30,9 +30,9 @@ def blame(
 ) -> pa.Table:
     """The commits that changed one thing of a table, the latest first, each with what it was before.
 
-    One of a `file` by its path or the end of it, a `partition` as `day=2024-01-01/city=Oslo`, a `column` by any name
-    that it had, a `property` and a branch or tag, `ref`. A table that was dropped is found by the name that it had
-    last. For rows see `Table.blame`. Raises NoSuchTableError, ValidationError.
+    The thing is a `file` by its path or the end of it, a `partition` as `day=2024-01-01/city=Oslo`, a `column` by any
+    name that it had, a `property`, or a branch or tag (`ref`). A dropped table is found by the name that it had last.
+    For rows see `Table.blame`. Raises NoSuchTableError, ValidationError.
     """
     given = {"file": file, "partition": partition, "column": column, "property": property, "ref": ref}
     [*chosen] = [(what, value) for what, value in given.items() if value is not None]

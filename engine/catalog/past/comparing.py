@@ -56,9 +56,9 @@ def diff_table(
     """The difference of a table's files and rows between two positions of the log, or times: see `SnapshotDiff`.
 
     The table is the one of that name at the later position, else at the earlier one, else now, else the last that had
-    it. It is without rows where it was not there yet, or had no such branch. For snapshots and refs see `Table.diff`.
-    Raises NoSuchTableError, NoSuchSnapshotError where a snapshot of either is gone, ValidationError, also where it had
-    the branch at neither.
+    it. At a position where it did not exist, or had no such branch, it counts as without rows. For snapshots and refs
+    see `Table.diff`. Raises NoSuchTableError, NoSuchSnapshotError where a snapshot of either is gone, ValidationError,
+    also where it had the branch at neither position.
     """
     from icecore.engine.table.table_reads import diff as diff_snapshots
 
@@ -86,7 +86,7 @@ def diff_table(
 
 
 def _stream_then(catalog: CatalogHandle, identifier: IdentifierLike, *positions: int) -> str:
-    """The stream of the table that has a name at one of the positions, the first that counts, else now, else last."""
+    """The stream of the table that had a name at the first position where one had it, else now, else last."""
     for position in positions:
         stream = CatalogNames.at(catalog._warehouse.store, position).streams.get(identifier_tuple(identifier))
         if stream is not None and not is_view_stream(stream):

@@ -1,4 +1,4 @@
-"""The calls of a catalog on what is or was dropped: it goes to another catalog, gets its name back, or goes for good.
+"""The calls of a catalog that unregister a table for another catalog, undrop tables and views, and purge tables.
 
 With `dry_run` nothing is stored, and the result says what the commit would be.
 """
@@ -47,7 +47,7 @@ def unregister_table(
     idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> Table | CatalogDryRun:
-    """Drops a table for another catalog to register, and gives it as it was: its `metadata_location` is all of it.
+    """Drops a table for another catalog to register by its `metadata_location`, and returns it as it was.
 
     No file of it is deleted, now or later: it can't be purged, as its files are another catalog's now; it can be
     undropped. Raises NoSuchTableError, MissingFileError where its metadata file is gone, CommitFailedError.

@@ -23,13 +23,13 @@ def find_value(
 ) -> FoundValue:
     """All places that hold a value: files of every snapshot and of none, dropped tables, the log and its archives.
 
-    Text is found wherever it is part of a text, with `exact` of rows only where it is the whole; numbers, days, times
-    and UUIDs, written as text or given as such, where a column or a bound of it in the log has that value. Deleted rows
-    are found as long as their file is there. With a `table`, a dropped one by the name that it had last, only what is
-    of it is searched, with a `column` of it only that one, and texts only where it has no numbers or days.
-    Defaults of columns are found, and what named plans were asked for; other caches follow from the log and are left
-    out. The answer can be kept: see `FoundValue`. All files are read. Raises ValidationError, NoSuchTableError,
-    MissingArchiveError, CorruptLogError.
+    Text is found wherever it is part of a text, in rows with `exact` only where it is the whole. Numbers, days, times
+    and UUIDs, written as text or given as such, are found where a column or a bound of it in the log has that value.
+    Deleted rows are found as long as their file is there. `table`, a dropped one by the name that it had last, limits
+    the search to what belongs to it. `column` limits it to that column, and to texts such as messages only where the
+    column has no numbers or days. Defaults of columns are found, and what named plans were asked for; other caches
+    follow from the log and are left out. The answer can be kept: see `FoundValue`. All files are read. Raises
+    ValidationError, NoSuchTableError, MissingArchiveError, CorruptLogError.
     """
     from icecore.engine.forget.find_value import ValueSearch
     from icecore.engine.forget.value_matches import Wanted

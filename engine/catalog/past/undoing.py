@@ -176,10 +176,10 @@ def undo(
     idempotency_key: str | None = None,
     dry_run: bool = False,
 ) -> int | CatalogDryRun:
-    """Undoes the last commit of an actor, to a table or view or to anything, by a new one; its last position.
+    """Undoes the last commit of an actor, to one table or view or to any, by a new commit; returns its last position.
 
-    Without an actor it is the `author`'s, or else the catalog's actor's. A commit over several tables is undone
-    as a whole. What was undone already is passed over, and so are reverts: a second undo undoes the commit before.
+    Without an actor it is the `author`'s, or else the catalog's actor's. A commit over several tables is undone as a
+    whole. Commits that were undone already are passed over, and so are reverts: a second undo undoes the commit before.
     Raises what `revert` raises, ValidationError where the actor has no commit, NoSuchTableError.
     """
     from icecore.engine.joint_commit import joint_revert

@@ -132,7 +132,7 @@ class _Search:
         return part
 
     def _check_place(self, part: NewTable) -> None:
-        """Raises StorageError where the table's files are to be in a store that refused one, which is not asked again.
+        """Raises StorageError where the table's store refuses it; a store that refused one table is not asked again.
 
         Raises ForbiddenLocationError too.
         """
@@ -164,7 +164,7 @@ class _Search:
     def _check_new(self, part: NewTable | RegisteredView) -> None:
         """Raises ValidationError where the catalog knows the table or its name, TableAlreadyExistsError."""
         models = self.repository.models
-        # As `unused_stream` says that there is one already.
+        # `unused_stream` added a `#` to the stream where the log has one of this UUID already.
         known, _, another = part.stream.partition("#")
         if another:
             name = models.identifier_of(known)

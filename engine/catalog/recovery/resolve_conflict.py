@@ -43,7 +43,7 @@ KEEPS = (LOG, FOREIGN)
 
 @frozen
 class _Theirs:
-    """The other engine's commit: its location, and the file, with those that led to it, where it can be adopted."""
+    """The other engine's commit: its location, and the chain of files up to it, None where it can't be adopted."""
 
     location: str
     through_row: bool
