@@ -77,7 +77,7 @@ def _resume(threads: set[int]) -> None:
             gc.enable()
 
 
-# The other threads are not there to end theirs.
+# A forked process has no other threads, which would end their pauses.
 os.register_at_fork(after_in_child=lambda: _resume(_pausing - {threading.get_ident()}))
 
 

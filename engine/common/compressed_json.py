@@ -10,7 +10,7 @@ from icecore.engine.errors import ValidationError
 
 GZIP_MAGIC = b"\x1f\x8b"
 MOST_BYTES_OF_METADATA = 2**30
-"""What a metadata file of another engine may have, compressed or not: more than any that is one."""
+"""The most bytes of another engine's metadata file, compressed or not: more than any real one has."""
 
 
 def decompress(data: bytes | str, where: str = "table metadata") -> bytes | str:

@@ -18,7 +18,7 @@ from attrs import frozen
 
 T = TypeVar("T")
 Turn: TypeAlias = "AbstractContextManager[None, None]"
-"""A time for which no other thread does the same."""
+"""A context that one thread at a time is in."""
 
 
 class Forked(Protocol):
@@ -44,8 +44,8 @@ def abandon(connection: object) -> None:
 class LeftToParent:
     """Connections of one thread, which a forked process leaves to its parent.
 
-    The other threads end there before anything of ours runs, and with them what only they had: it must not be closed.
-    Kept in a `threading.local` beside what it holds.
+    In a forked process the other threads are gone before our code runs, and so are their `threading.local` values: a
+    connection that is dropped so must not be closed. Kept in a `threading.local` beside the connections.
     """
 
     def __init__(self, *connections: object) -> None:
@@ -85,7 +85,7 @@ class Lock:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        # What the holder has entered, innermost last: a fork in between puts another lock in place.
+        # The locks that the holder entered, innermost last: a fork in between replaces `_lock`.
         self._entered: list[threading.RLock] = []
         watch(self)
 
@@ -94,11 +94,11 @@ class Lock:
         self._lock = threading.RLock()
 
     def within(self, seconds: float, otherwise: type[Exception]) -> Turn:
-        """The lock for a thread that waits no longer for it: `otherwise` is raised then."""
+        """A context that holds the lock; raises `otherwise` where it is not free within `seconds`."""
         return _WithinTime(self, seconds, otherwise)
 
     def enter(self, seconds: float = -1) -> bool:
-        """Whether the thread has it now, after waiting for so long at most; a negative time is without end."""
+        """Whether the thread got the lock within `seconds`; a negative number waits without end."""
         lock = self._lock
         if entered := lock.acquire(timeout=seconds):
             self._entered.append(lock)

@@ -20,8 +20,8 @@ SHORT = 256
 class JoinedJson(Generic[Item]):
     """Arrays of JSON whose items' own JSON never changes; a few of the long ones are kept.
 
-    What is kept by a key is used where the same items begin the new list, so the key may be a guess. Threads need no
-    lock: what is kept is one value that is replaced.
+    A kept array is used only where its items begin the new list, so a wrong guess of a key does no harm. Threads need
+    no lock: the kept arrays are one value that is replaced.
     """
 
     _to_json: Callable[[Item], bytes]

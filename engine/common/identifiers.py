@@ -13,7 +13,7 @@ from icecore.engine.errors import MissingNamespaceError, ValidationError
 Identifier = tuple[str, ...]
 IdentifierLike = str | tuple[str, ...]
 MAX_NAME = 255
-# A level in quotes, of which two stand for one, or one without.
+# A level in double quotes or backticks, in which a doubled one stands for one, or a level without quotes.
 _LEVEL = re.compile(r'"((?:[^"]|"")*)"(?=\.|\Z)|`((?:[^`]|``)*)`(?=\.|\Z)|([^.]*)')
 _SEPARATOR, _NO_WORD = re.compile(r"[/\\?#]"), re.compile(r"[^A-Za-z0-9-]")
 # Linux takes 255 bytes; room is left for a suffix.
@@ -35,8 +35,8 @@ def namespace_tuple(namespace: IdentifierLike) -> Identifier:
 def identifier_tuple(identifier: IdentifierLike) -> Identifier:
     """The name of a table or view as (namespace levels..., name); at least one level and a name.
 
-    The last part may hold dots where it is in double quotes or backticks, or the name a tuple. Raises ValidationError,
-    for a name alone as MissingNamespaceError.
+    The last part may hold dots where it is in double quotes or backticks, or the name a tuple. Raises ValidationError;
+    for a name without a namespace it is a MissingNamespaceError.
     """
     parts = name_parts(identifier)
     if len(parts) < 2:
@@ -92,8 +92,9 @@ def _check_part(part: object, what: str) -> None:
 def folder_name(part: str) -> str:
     """A name as one path segment, which stays one folder inside of another for engines that decode it too.
 
-    What could break a URI is percent-encoded. A name that is too long for a file system is cut, one that would lead
-    elsewhere when decoded, as `..`, is told by letters and digits only; both end in a hash of the whole name.
+    Characters that could break a URI are percent-encoded. A name that is too long for a file system is cut. In one that
+    leads elsewhere when decoded, as `..`, all but letters, digits and hyphens become `_`. Both end in a hash of the
+    whole name.
     """
     encoded, decoded = quote(part, safe=" -_.,()+=@!$&';"), part
     while (once_more := unquote(decoded)) != decoded:
@@ -116,9 +117,9 @@ def names_of(names: object, what: str) -> tuple[str, ...]:
 
 
 def whole_number(value: object) -> int | None:
-    """The whole number that a value is, one of numpy's too; None where it is something else, a truth value for one.
+    """The value as an int where it is a whole number, of numpy too; None for any other value, also for a bool.
 
-    SQLite takes numpy's, which columns of frames hold, for bytes, and finds nothing by them.
+    SQLite would take a number of numpy, as columns of frames hold them, for bytes, and find nothing by it.
     """
     try:
         return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]  # what is none raises

@@ -41,7 +41,7 @@ def snapshot_id_of(u: uuid.UUID) -> int:
 
 
 def signed(number: _Number) -> _Number:
-    """A number that some writers give without a sign, as 64 bits hold it, and Java, SQLite and DuckDB have it."""
+    """A number as a signed 64-bit integer, as Java, SQLite and DuckDB have it; some writers give it unsigned."""
     return number - 2**64 if number is not None and number > LONG_MAX else number
 
 

@@ -19,7 +19,7 @@ _IDS = {
     *("field-id", "source-id", "default-spec-id", "last-partition-id", "order-id", "default-sort-order-id"),
     *("version-id", "current-version-id"),
 }
-"""Where a number is an int of 32 bits in every format; others are longs."""
+"""The keys whose number is an int of 32 bits in every format version; other numbers are longs."""
 _LEAST_INT, _MOST_INT = -(2**31), 2**31 - 1
 
 
@@ -41,12 +41,12 @@ def loads(data: bytes | str, what: str) -> dict[str, Any]:
 
 def get(obj: Any, key: str, kind: type[T] | tuple[type[T], ...], where: str, default: Any = _MISSING) -> Any:
     """`obj[key]`, checked to be of `kind`; null counts as missing. Raises ValidationError."""
-    # That it is a dict is quickly found; that it is a Mapping takes several times as long.
+    # The check for a dict is quick; the one for any Mapping takes several times as long.
     if type(obj) is not dict and not isinstance(obj, Mapping):
         raise ValidationError(f"{where} must be a JSON object, found {type(obj).__name__}")
     value = obj.get(key)
     if type(value) is kind:
-        # What nearly every value is: events are read by the ten thousand.
+        # Nearly every value ends here, and events are read by the ten thousand.
         return _within_range(value, key, where) if isinstance(value, int) and kind is int else value
     if value is None:
         if default is _MISSING:
@@ -63,7 +63,7 @@ def get(obj: Any, key: str, kind: type[T] | tuple[type[T], ...], where: str, def
 
 def _within_range(value: int, key: str, where: str) -> int:
     if _LEAST_INT <= value <= _MOST_INT or key.endswith("snapshot-id"):
-        # There are tables with one that has 64 bits without a sign.
+        # Some tables have snapshot ids of 64 bits without a sign.
         return value
     bits = 31 if key in _IDS else 63
     if not -(2**bits) <= value < 2**bits:
@@ -114,7 +114,7 @@ def get_str_map(obj: Any, key: str, where: str, default: Any = _MISSING) -> dict
 
 
 def keys_of(kind: type[AttrsInstance]) -> frozenset[str]:
-    """The JSON keys of a class, each in the words of its field; `extra` has those that we don't know."""
+    """The JSON keys of a class: its field names with hyphens, without `extra`, which holds the unknown keys."""
     return frozenset(f.name.replace("_", "-") for f in fields(kind)) - {"extra"}
 
 

@@ -16,8 +16,8 @@ def takes_options(declared: type, renamed: Mapping[str, str] = MappingProxyType(
     """Makes a function with `**options: Unpack[declared]` refuse other keywords before it does anything.
 
     The TypeError is the one that Python raises for a function whose keywords are written out, and so is the signature
-    that `help` and `inspect` show; `...` stands for the default that the function itself has. `renamed` has parameters
-    that went by another name before, which is understood still.
+    that `help` and `inspect` show; `...` stands for the default that the function itself has. `renamed` maps former
+    names of parameters, which are still understood, to the present ones.
     """
     keys = declared.__annotations__
 

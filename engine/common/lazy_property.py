@@ -1,7 +1,7 @@
 """Properties that are computed once, when first asked for, by any number of threads at a time.
 
-`functools.cached_property` of Python 3.11 holds one lock for all objects of a class while it makes one. Whoever is
-forked off meanwhile has that lock and nobody to let it go, so what takes long, as plans do, must not be made under it.
+`functools.cached_property` of Python 3.11 holds one lock for all objects of a class while it makes one. A process that
+is forked meanwhile has that lock held for ever, so nothing slow, such as a plan, may be made under it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,6 @@ class lazy_property(Generic[Made]):
     def __get__(self, instance: object | None, owner: Any = None) -> lazy_property[Made] | Made:
         if instance is None:
             return self
-        # Not reached again: what is in the dictionary goes first.
+        # Not called again for this object: its dictionary goes first.
         made: Made = instance.__dict__.setdefault(self._name, self._make(instance))
         return made

@@ -22,8 +22,8 @@ from icecore.engine.errors import ValidationError
 class LocationMapping:
     """Prefix replacement on whole path segments, the longest prefix first.
 
-    A prefix stands for its other spellings, too: `/a` for `file:/a`, `s3:` for `s3a:`; and `/a` for that path of any
-    HDFS, and that of an HDFS for `/a`, since engines write the paths of a table with and without a name node.
+    A prefix stands for its other spellings, too: `/a` for `file:/a`, `s3:` for `s3a:`. `/a` also stands for that path
+    of any HDFS, and an HDFS path for `/a`: engines write the paths of a table with and without a name node.
     """
 
     prefixes: tuple[tuple[str, str], ...] = ()
@@ -37,7 +37,7 @@ class LocationMapping:
     def resolve(self, location: str, *, as_spelled: bool = False) -> str:
         """The location of the bytes of a file whose metadata location is `location`.
 
-        What follows the prefix stays `as_spelled` where that is asked for, else it may lose `//` and `/./`.
+        The part after the prefix is kept as it is spelled with `as_spelled`; else it may lose `//` and `/./`.
         """
         for old, new in self.prefixes:
             if location == old or location.startswith(old + "/"):
@@ -46,7 +46,7 @@ class LocationMapping:
 
     def _resolve_other_spelling(self, location: str, as_spelled: bool) -> str:
         if _is_relative(location) and not _has_relative(self):
-            # Whatever is no location looks like a relative path, and would be one of the folder that the process is in.
+            # Text that is no location looks like a relative path, and would be resolved in the working directory.
             return location
         scheme, known = _kind_and_key(location)
         for key in (path_key(location), known) if as_spelled else (known,):
@@ -118,9 +118,9 @@ def location_key(location: str) -> str:
 
 
 def path_key(location: str) -> str:
-    """A text that is the same for the schemes that stand for one another, the path as it is spelled.
+    """A text that is the same for schemes that stand for one another, with the path as it is spelled.
 
-    By it a delete file names its data file, in plans and where rows are read: other engines compare all of the text, so
+    Plans and readers match delete files with data files by it: other engines compare the whole text, so a path with
     `//` or `/./` in it names another file.
     """
     path = _FILE.sub("/", location)
@@ -135,7 +135,7 @@ def _has_relative(mapping: LocationMapping) -> bool:
 
 @lru_cache(maxsize=100)
 def _prefix_keys(mapping: LocationMapping) -> list[tuple[frozenset[str], str, str]]:
-    """The kinds of locations that a prefix stands for, its path and what is in its place, the longest path first."""
+    """For each prefix the kinds of locations that it stands for, its path and the new prefix; longest path first."""
     out = []
     for old, new in mapping.prefixes:
         if old:

@@ -26,7 +26,7 @@ def abbreviated(names: Iterable[object], most: int = MOST) -> str:
 
 
 def number_in(text: str) -> int | None:
-    """The whole number that a text is in ASCII's digits; None for others, and where no computer would count so far."""
+    """The whole number that a text of ASCII digits is; None for other text, and for more than 100 digits."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
@@ -41,10 +41,10 @@ def cut(text: str, most: int) -> str:
 
 
 def names_like(name: Identifier, known: Iterable[Identifier]) -> tuple[Identifier, ...]:
-    """The known names that may be meant by one that is none, the best first: the same elsewhere, then those alike.
+    """The known names that may be meant by an unknown one, the best first.
 
-    The very first is one that is the same text, with its dots elsewhere, and so has to be in quotes. Those alike are
-    looked for in the namespace, and anywhere for a name without one.
+    First come names of the same dotted text, split at other dots, which have to be in quotes; then the same last part
+    in any namespace; then similar last parts, in the same namespace or, for a name without one, anywhere.
     """
     import difflib
 
@@ -57,7 +57,7 @@ def names_like(name: Identifier, known: Iterable[Identifier]) -> tuple[Identifie
 
 
 def parser_words(error: Exception) -> str:
-    """The words of a parser of SQL for what is wrong, and the word where it is; without its marked copy of the text."""
+    """The words of an SQL parser for an error, and the word where it is; without its marked copy of the text."""
     found = getattr(error, "errors", None)
     if not found:
         return str(error).partition("\n")[0]
@@ -103,14 +103,14 @@ def short_repr(value: Any) -> str:
 
 
 def changes_repr(kind: str, of: str | None, pending: Iterable[object] | None) -> str:
-    """The repr of what gathers changes of a table or view: the first ones and their number; None where it has ended."""
+    """The repr of an object that gathers changes: the first ones and their number; `pending` is None after its end."""
     held = (call_text(p) if callable(p) else p if isinstance(p, str) else _brief(p) for p in pending or ())
     told = "ended" if pending is None else f"pending: {abbreviated(held, _ITEMS)}"
     return cut(f"{kind}({', '.join([*([] if of is None else [_brief(of)]), told])})", MOST_OF_A_REPR)
 
 
 def call_text(function: Callable[..., object]) -> str:
-    """The call that made a function inside of itself, and what that keeps of it: `remove_tag(tag_name='v1')`."""
+    """The call that made a closure, with the values that the closure keeps: `remove_tag(tag_name='v1')`."""
     name = function.__qualname__.partition(".<locals>")[0].rpartition(".")[2]
     kept = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     given = ", ".join(f"{n}={_brief(cell.cell_contents)}" for n, cell in kept if n != "self")
@@ -135,7 +135,7 @@ def _json_escape(character: str) -> str:
 
 
 def _fitting(parts: Iterable[str]) -> Iterator[str]:
-    """The parts up to what is more than MOST_OF_A_REPR characters, so that no more are made."""
+    """The parts until they have more than MOST_OF_A_REPR characters; later ones are not even made."""
     length = 0
     for part in parts:
         if length > MOST_OF_A_REPR:

@@ -39,7 +39,7 @@ from icecore.engine.storage.listing import LocationIndex, modified_ms
 from icecore.projections.files.version_hint import VERSION_HINT, drop_lone_hint
 
 TURN_S = 0.05
-"""How long a turn keeps other writers waiting."""
+"""The seconds for which a turn keeps other writers waiting."""
 
 
 class UnfinishedDeletionWarning(UserWarning):
@@ -114,9 +114,9 @@ def _note(repository: Repository, position: int, left: _Left) -> None:
 
 
 def ours(repository: Repository, storage: Storage) -> Callable[[str], bool]:
-    """Whether a file is one to delete: in the folder of a clone, and where the warehouse's rules let files be.
+    """A test whether the warehouse may delete a file: in a clone one in its own folder, and only where rules allow.
 
-    A client may name any file as a table's, so what is named elsewhere is never deleted for it.
+    A client may name any file as a table's, so a file that is named elsewhere is never deleted for it.
     """
     allows = repository.location_rules.allowing()
     return lambda location: storage.may_delete(location) and allows(storage.resolve(location))
@@ -196,7 +196,7 @@ class _Turns:
             if not goes_on and self.event.kind == ev.TABLE_PURGED:
                 self._remove_folders(state)
         if not goes_on and self.event.kind != ev.TABLE_PURGED:
-            # Outside of the lock: there may be as many as there are files, and who writes into one makes it again.
+            # Outside of the lock: there may be as many folders as files, and a writer makes its folder again.
             self._remove_emptied(state)
         return goes_on
 
@@ -209,15 +209,15 @@ class _Turns:
                 storage.remove_emptied(folder, data)
 
     def _remove_folders(self, state: TableState) -> None:
-        """Removes empty folders, those where the table was before too: the names of partitions tell of its rows.
+        """Removes empty folders, also at earlier locations of the table: names of partition folders tell of its rows.
 
-        A version hint goes that is alone in its folder: one that came after the files were found, and one that stayed
-        where the table's metadata files were before.
+        A version hint that is alone in its folder goes, too: it was written after the files were found, or stayed in a
+        former metadata folder of the table.
         """
         storage, metadata = self.repository.storage_of(state), state.metadata
         own = {f.location.rpartition("/")[0] for f in self._files}
         folders = {f.location.rpartition("/")[0] for f in self._files if f.location.endswith(METADATA_ENDINGS)}
-        # The name of the one that they are in now need not tell where the table is.
+        # The present metadata folder may have any name, which need not tell the table's location.
         last = metadata_folder(metadata.location, metadata.properties)
         for folder in folders | {last}:
             if self._is_ours is not None and self._is_ours(f"{folder}/{VERSION_HINT}"):
@@ -229,7 +229,7 @@ class _Turns:
             storage.remove_empty_folders(folder)
 
     def _remove_location(self, folder: str, own: set[str], storage: Storage) -> None:
-        """Removes the emptied folders of the location that a metadata folder is of, by its name, and that itself."""
+        """Removes the emptied folders of the location that a folder named `metadata` is in, and the location itself."""
         location, _, name = folder.rpartition("/")
         if name == METADATA:
             for emptied in own:

@@ -38,7 +38,7 @@ from icecore.engine.storage.listing import LocationIndex
 from icecore.projections.files.metadata_cleanup import let_go
 from icecore.projections.inspect.reachable_files import files_of_expired, shares_location
 
-# How often what goes is worked out again outside of the lock, before writers have to wait for it.
+# The attempts to find out outside of the lock which files go; after these it is done inside, and writers wait.
 _OUTSIDE = 3
 
 
@@ -163,7 +163,7 @@ class _Going:
 
     @classmethod
     def of(cls, repository: Repository, state: TableState, updates: Sequence[TableUpdate]) -> _Going | None:
-        """The files to delete; None for none, for a location that another table has, or where references are not known.
+        """The files to delete; None where there are none, another table has the location, or references can't be read.
 
         Retained are the files that the remaining snapshots reference, and all of any other table that may have files in
         the same folders.

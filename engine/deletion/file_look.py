@@ -1,7 +1,7 @@
-"""One look at the files of a table for all audit tables that tell of them: what is sound needs no search.
+"""A quick look at a table's files, shared by the audit tables about files: a sound table needs no search.
 
-What is wrong is for `verify` and for the search of orphan files to say, which cost several times as much. So a table
-may be taken for unsound here at which they find nothing, and never the reverse.
+`verify` and the search for orphan files say what is wrong, at several times the cost. So this look may take a table for
+unsound where these find nothing, but never a table for sound where they find something.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from icecore.projections.verify.verify_unlogged import unlogged_commits
 
 @frozen
 class FileLook:
-    """The state of a table's files: as far as is sure they `are_there` as they should be, and no others beside them.
+    """The state of a table's files; each field is true only where that is sure.
 
-    The latter is `are_needed`: nothing in its folders could be deleted.
+    `are_there`: all files are there as they should be. `are_needed`: there are no others in the table's folders, so
+    that nothing in these could be deleted.
     """
 
     are_there: bool = False
@@ -60,7 +61,7 @@ def _look(repository: Repository, state: TableState, stores: dict[str, str | Non
             found = {f.location: f.size for f in list_folders(storage, folders, hidden_in(state))}
             if _are_there(looker, needed, found):
                 are_needed = found.keys() <= _needed_ones(needed)
-                # Listed too, what is of a later commit is none that is needed.
+                # A file of a later commit would be listed too, and is not a needed one.
                 is_whole = are_needed or not any(unlogged_commits(repository, state, storage))
                 return FileLook(is_whole, are_needed)
     return FileLook()
@@ -90,8 +91,8 @@ def _has_hash(storage: Storage, f: NeededFile) -> bool:
 
 
 def _needed_ones(needed: Needed) -> set[str]:
-    """The files that no search for orphans takes for one."""
-    # What we wrote may go where no snapshot has it any more, but for metadata files: the log names those.
+    """The files that a search for orphans would not report."""
+    # Files that may be gone are needed by no snapshot, and so orphans, except the metadata files that the table names.
     kept = {f.location for f in needed.files if not f.if_there or f.kind == PREVIOUS}
     hints = {f"{f.location.rpartition('/')[0]}/{VERSION_HINT}" for f in needed.files if f.kind in (METADATA, PREVIOUS)}
     return kept | hints | set(needed.places["file_path"].to_pylist())

@@ -37,7 +37,7 @@ def is_unfinished(name: str) -> bool:
 
 
 def hidden_in(state: TableState) -> Callable[[str], bool]:
-    """A test of hidden files and folders: by `_` or `.`, but for partitions and unfinished files of ours."""
+    """A test of hidden files and folders: by `_` or `.`, without partition folders and unfinished files of ours."""
     partitions = tuple(
         f"{f.name}=" for spec in state.metadata.partition_specs for f in spec.fields if f.name[:1] in ("_", ".")
     )

@@ -30,7 +30,7 @@ from icecore.projections.files.version_files import version_after
 from icecore.projections.files.version_hint import VERSION_HINT
 from icecore.projections.inspect.reachable_files import files_beside_snapshots, files_of_snapshots, needed_files
 
-# After these a table needs what it needed before.
+# Kinds of events that make a table need no other files than before.
 _NEED_NOTHING_NEW = (*ev.ABOUT_FILES, ev.TABLE_RENAMED, ev.TABLE_DROPPED, ev.TABLE_PURGED)
 
 
@@ -102,7 +102,7 @@ class Marking:
                 self._mark(stream)
 
     def _mark_event(self, event: Event) -> bool:
-        """Marks files that a commit needs; false where the event does not tell them."""
+        """Marks the files that a commit needs; false where its event does not name all of them."""
         if event.kind in _NEED_NOTHING_NEW:
             return True
         if event.kind != ev.TABLE_COMMITTED:
@@ -157,7 +157,7 @@ class Marking:
                     raise
 
     def _keep_folders(self, other: TableState) -> None:
-        """Keeps another table's folders that lie inside of this one's; where it is the other way, files tell."""
+        """Keeps all files in another table's folders, except in those that hold this table's: there references tell."""
         own = self._candidates.places_of(folders_of(self._repository.state(self._stream)))
         storage = self._repository.storage_of(other)
         for folder in map(storage.resolve, folders_of(other)):
@@ -204,7 +204,7 @@ class Marking:
                 self._keep_reached(state, location, storage)
 
     def _keep_reached(self, state: TableState, location: str, storage: Storage) -> None:
-        """Keeps what a metadata file leads to. Most of its snapshots are those of others, as of its next version."""
+        """Keeps what a metadata file leads to; most of its snapshots are in others, too, as in its next version."""
         metadata = parse_metadata_file(storage.read_bytes(location, MOST_BYTES_OF_METADATA), location)
         foreign = evolve(state, stream=f"{state.stream}@", metadata=metadata, metadata_location=location)
         for named in files_beside_snapshots(foreign):
@@ -212,7 +212,7 @@ class Marking:
         for snapshot in metadata.snapshots:
             if _key(snapshot) not in self._reached:
                 self._reached.add(_key(snapshot))
-                # One that is expired by half keeps no other from being read, which no later file may name again.
+                # A half-expired snapshot must not keep others from being read: no later file may name these again.
                 with contextlib.suppress(IcecoreError):
                     for needed in files_of_snapshots(self._repository, foreign, [snapshot], self._seen):
                         self._candidates.keep(needed)

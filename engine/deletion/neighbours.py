@@ -30,7 +30,7 @@ from icecore.projections.inspect.reachable_files import needed_files
 
 
 def streams_that_may_need(repository: Repository, stream: str, candidates: Candidates) -> list[str]:
-    """The streams of tables and views, but for the one, that may need any of the candidates; dropped ones too."""
+    """The streams of other tables and views, dropped ones too, that may need any of the candidates."""
     store = repository.store
     if not _are_known(repository):
         return [row["stream"] for row in store.rows(MODELS, "all_heads") if row["stream"] != stream]
@@ -60,7 +60,7 @@ def states_of(repository: Repository, stream: str) -> Iterator[TableState]:
 
 
 def _are_known(repository: Repository) -> bool:
-    """Whether the folders are whole, after what an earlier release left out was noted."""
+    """Whether the index of folders is complete; where an earlier release left events out, these are noted first."""
     store, folders = repository.store, repository.models.folders
     if folders.known_up_to >= store.head()[0]:
         return True
@@ -87,7 +87,7 @@ def _keys(repository: Repository, candidates: Candidates, home: str) -> set[str]
 
 
 def _find_out(repository: Repository, stream: str, position: int) -> None:
-    """Indexes the folders of all files of a table that has manifests, as of a position, which this log did not write.
+    """Indexes the folders of all files of a table that has manifests of other engines, as of a position.
 
     Where they can't be read the table stays without an index entry, and is checked by every deletion.
     """
@@ -105,7 +105,7 @@ def _folders_of(repository: Repository, stream: str) -> set[str]:
     for state in states_of(repository, stream):
         if state.purged_at is not None:
             break
-        # Not as this session maps locations besides: the next one may do otherwise.
+        # Without the location mapping of this session: the next session may have another.
         resolve = state.location_mapping.resolve
         out |= {resolve(folder) for folder in folders_of(state)}
         out |= {resolve(location).rpartition("/")[0] for location in needed_files(repository, state, seen)}

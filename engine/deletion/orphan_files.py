@@ -156,7 +156,7 @@ def unreferenced_files(repository: Repository, stream: str) -> list[FoundFile]:
 def _marked(
     repository: Repository, state: TableState, search: OrphanSearch, lister: Lister
 ) -> tuple[dict[str, FoundFile], Candidates, Marking]:
-    """The files that are there, those of them that nothing is known to need, and what marked the others."""
+    """The listed files, the candidates among them that nothing is known to need, and the marking of the others."""
     storage = repository.storage_of(state)
     found = _list(repository, state, storage, search, lister)
     candidates = Candidates(found, LocationIndex(storage, search.equal_schemes, search.equal_authorities))

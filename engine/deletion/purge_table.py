@@ -63,11 +63,11 @@ def purge_dropped(
     *,
     dry_run: bool,
 ) -> Purged:
-    """Purges the table of a drop, the latest of the name without a position; a purged one is searched for files again.
+    """Purges the table that was dropped at `position`, or else last; in a purged one it searches for files again.
 
     Raises NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError where another engine's
-    commit to the table is not in the log, ReusedKeyError, StorageError and CorruptFileError
-    where the references of other tables can't be read; no file was deleted then.
+    commit to the table is not in the log, ReusedKeyError, StorageError and CorruptFileError where the references of
+    other tables can't be read; no file was deleted then.
     """
     repository.check_writable()
     repository.foreign.adopt_all_if_changed()
@@ -122,7 +122,7 @@ class PurgePlan:
         found = files_of_table(repository, state)
         storage = repository.storage_of(state)
         candidates = Candidates((f.location for f in found.files), LocationIndex(storage))
-        # A path with no scheme may have been named.
+        # Events may name a path without a scheme.
         known = {storage.key(location) for location in found.named if location.endswith(METADATA_ENDINGS)}
         metadata = {f.location for f in found.files if f.location.endswith(METADATA_ENDINGS)}
         unknown = sorted(location for location in metadata if storage.key(location) not in known)
@@ -142,7 +142,7 @@ class PurgePlan:
         check: Callable[[], TableState],
         provenance: Provenance,
     ) -> Event | None:
-        """Appends the event to the state that `check` gives, which may append events before it; under the write lock.
+        """Appends the event, under the write lock, to the state that `check` returns, which may append events itself.
 
         `going` is the deletion that was planned before. None where a purged table has no file left to delete.
         """

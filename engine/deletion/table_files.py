@@ -26,7 +26,7 @@ from icecore.projections.inspect.reachable_files import needed_files
 
 @frozen
 class TableFiles:
-    """The existing files of a table, those of them that a purge leaves, and all that its events name.
+    """The existing files of a table that a purge deletes, those that it leaves, and all that its events name.
 
     Left are files that its events name outside of the table's folders and of the warehouse, and those in its folders
     that are not named as a table's files are.
@@ -38,9 +38,9 @@ class TableFiles:
 
 
 def files_of_table(repository: Repository, state: TableState) -> TableFiles:
-    """Finds the files of a table; only those that its events name where its folder is, or is in, that of another table.
+    """Finds the files of a table. Its folders are not listed where one is, or lies in, another table's location.
 
-    Raises StorageError.
+    Then only files that its events name are found. Raises StorageError.
     """
     storage = repository.storage_of(state)
     places = LocationIndex(storage)
@@ -93,7 +93,7 @@ def _is_there(storage: Storage, location: str) -> bool:
 def _named(repository: Repository, state: TableState) -> Iterator[str]:
     """The files that the log names or has noted as written, whatever became of them."""
     yield from (row["location"] for row in repository.store.rows(MODELS, "all_files_of", stream=state.stream))
-    # What can't be read any more names nothing.
+    # References that can't be read any more are passed over.
     with contextlib.suppress(IcecoreError):
         yield from needed_files(repository, state, set())
     with contextlib.suppress(IcecoreError):

@@ -27,13 +27,16 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 PATIENCE = 1.0
-"""The seconds after which a person is told what takes so long."""
+"""The seconds after which a person is told what the program waits for."""
 TABLE, JSON, CSV, ARROW = FORMATS = ("table", "json", "csv", "arrow")
 
 
 @frozen
 class Form:
-    """A form of output: one of FORMATS; of text also whether it is one field a line, and as wide as it is."""
+    """A form of output: one of FORMATS.
+
+    For text, `expanded` puts each field on a line of its own, and `wide` lets lines be wider than the terminal.
+    """
 
     output: str = TABLE
     expanded: bool = False
@@ -66,9 +69,7 @@ def print_rows(
 ) -> None:
     """Prints rows; as text between the lines `before` and `after`, with a column `below` each row as `row_lines` does.
 
-    Ids and counts of data stay as they are.
-
-    Raises ValidationError for Arrow on a terminal.
+    With `as_data` ids and counts are printed in full. Raises ValidationError for Arrow on a terminal.
     """
     rows = list(rows)
     if form.output == JSON:
@@ -114,7 +115,7 @@ def row_lines(
     as_data: bool = False,
     below: str | None = None,
 ) -> list[str]:
-    """Rows as text for people: fitted to a terminal, with a column `below` each row, and whole where nobody looks."""
+    """Rows as text for people: fitted to the terminal, where there is one, with a column `below` each row."""
     if form.expanded:
         return expanded_lines(columns, rows, null=null)
     size = terminal_size()

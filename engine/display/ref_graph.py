@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 
 def graph_lines(nodes: Iterable[tuple[int, int | None, str]]) -> Iterator[str]:
-    """Lines of a graph of ids, each with its parent if that is among them, and a text; children before parents."""
+    """The lines of a graph of `(id, parent, text)` nodes, children before parents; a parent that is no node is None."""
     lanes: list[int] = []
     for node, parent, text in nodes:
         if node not in lanes:

@@ -19,7 +19,7 @@ def is_id(name: str) -> bool:
 
 
 def is_count(name: str) -> bool:
-    """Whether a column of that name holds how many of something there are."""
+    """Whether a column of that name holds counts or sizes."""
     return name in _COUNTS or name.endswith(_COUNT_ENDINGS)
 
 

@@ -14,7 +14,7 @@ from icecore.engine.display.cells import cell, is_number
 
 MAX_TABLE_ROWS = 1000
 LEAST_TEXT = 9
-"""What a column of text keeps, in characters, before columns to the right are left out."""
+"""The characters that a column of text keeps at least; where that does not fit, columns to the right are left out."""
 _GAP = "   "
 _LOCATION = re.compile(r"[a-z][a-z0-9]*://")
 

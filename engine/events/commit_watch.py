@@ -1,4 +1,4 @@
-"""A watch for commits that a request made: what it may be answered where it fails afterwards depends on them."""
+"""A watch for the commits that a request makes: what it may be answered if it fails afterwards depends on them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from icecore.engine.events.event import Event
 
 @define(eq=False)
 class CommitWatch:
-    """A look at the commits of a context. What was taken in of other engines' commits is none of them.
+    """The commits that are made in a context, without those of other engines that are adopted there.
 
-    `earlier` is the event that a call with the same idempotency key had made before, which nothing was done for then.
+    `earlier` is the event of an earlier call with the same idempotency key, for which nothing was done this time.
     """
 
     is_stored: bool = False

@@ -29,7 +29,7 @@ Kinds and payloads (all JSON objects):
     log.forgotten                 identifier, columns, redactions: what was taken out of earlier events, see
                                   `log/redactions.py`
     view.relocated                (nothing: metadata of another engine is written anew with its new location)
-    warehouse.moved               from, to: folders; events before it are read with the one for the other
+    warehouse.moved               from, to: folders; events before it are read with `to` in place of `from`
     warehouse.cloned              from, to, warehouse-uuid, cloned-from (the uuid), shares-data
 
 `kept-files` of a `table.created`, `table.committed` or `table.adopted` event names the manifests and lists that
@@ -97,7 +97,7 @@ RELOCATING = frozenset({WAREHOUSE_MOVED, WAREHOUSE_CLONED})
 CATALOG_STREAM = "catalog"
 
 DELETIONS = (TABLE_FILES_DELETED, TABLE_PURGED)
-# What changes nothing about a table but its files.
+# Kinds of events that change nothing about a table but its files.
 ABOUT_FILES = (TABLE_MATERIALIZED, TABLE_FILES_DELETED)
 
 
@@ -143,7 +143,7 @@ class Provenance:
         return (self.actor or "unknown") + (f" ({self.message!r})" if self.message else "")
 
 
-# What each column of the event table that is never null holds; a damaged page may say otherwise.
+# The type of each column of the event table that is never null; a damaged page may hold another.
 _REQUIRED: dict[str, type] = {
     **dict.fromkeys(("position", "stream_version", "schema_version", "recorded_at_ms"), int),
     **dict.fromkeys(("event_id", "stream", "kind", "transaction_id", "payload", "prev_hash", "hash"), str),
@@ -168,7 +168,7 @@ class Event:
     prev_hash: str
     hash: str
     relocations: Relocations | None = field(default=None, eq=False, repr=False)
-    """How its locations are read, where the warehouse got another folder since; no part of what is stored."""
+    """The moves and clones of the warehouse since the event, by which its locations are read; not stored."""
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class Event:
         except orjson.JSONDecodeError as e:
             raise CorruptLogError(f"the event at position {self.position} has a payload that is not JSON: {e}") from e
         value = upcast(self.kind, self.schema_version, value)
-        # What tells of folders tells of those that were.
+        # A move or clone names its folders as they were.
         if not self.relocations or self.kind in RELOCATING:
             return value
         return relocated_payload(self.kind, value, self.relocations)
@@ -235,7 +235,7 @@ class Event:
 
     @classmethod
     def from_row(cls, row: Any) -> Event:
-        """An event of a row of the event table. Raises CorruptLogError where a column has no value that it can have."""
+        """An event from a row of the event table. Raises CorruptLogError where a column has a value of a wrong type."""
         for name, kind in _REQUIRED.items():
             if not isinstance(row[name], kind):
                 at = f"position {row['position']}: its column {name}"
@@ -335,7 +335,7 @@ def upcast(kind: str, version: int, payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def relocated_payload(kind: str, payload: dict[str, Any], relocations: Relocations) -> dict[str, Any]:
-    """A payload with the locations of a warehouse's former folders as they are now; in adopted files too."""
+    """A payload whose locations in former folders of the warehouse are those of now, in adopted metadata files too."""
     from icecore.engine.events.files_of_others import adopted_dict
 
     if kind == TABLE_ADOPTED and "metadata" not in payload:

@@ -1,8 +1,8 @@
 """The facts that read models ask of every event of a table or view, read of its JSON.
 
-They are no values of updates, for two reasons: an event that can't be read as one must keep its own table from being
-rebuilt and no other, and all of a long log's events are gone through, where reading values takes twice what parsing
-the JSON does. Who asks of single events reads them as values: see `event_updates.py`.
+They are not read as values of updates, for two reasons: an event with an invalid update must keep only its own table
+from being rebuilt; and all events of a long log are gone through, where reading values takes twice as long as parsing
+the JSON. Callers that ask about single events read them as values: see `event_updates.py`.
 """
 
 from __future__ import annotations

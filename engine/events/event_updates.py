@@ -45,7 +45,7 @@ def schemas_and_specs(event: Event) -> tuple[list[Schema], list[PartitionSpec]]:
 def snapshots_of(event: Event) -> tuple[list[Snapshot], Mapping[int, str]]:
     """The snapshots that an event brought, and the branches that it put them on. Raises CorruptLogError.
 
-    Of several snapshots that came together, each is on the branch that ends in it or in one that follows it.
+    Of several snapshots that came together, each is on the branch whose head it is, or whose head descends from it.
     """
     if event.kind == ev.TABLE_REGISTERED:
         metadata = event.payload["metadata"]
@@ -67,7 +67,7 @@ def snapshots_of(event: Event) -> tuple[list[Snapshot], Mapping[int, str]]:
 
 
 def _branches(snapshots: Sequence[Snapshot], ends: Iterable[tuple[str, int]]) -> dict[int, str]:
-    """The branch of each snapshot that leads to the end of one, of main rather than of another."""
+    """The branch of each snapshot that is the head of one or an ancestor of the head; main goes before others."""
     parents = {s.snapshot_id: s.parent_snapshot_id for s in snapshots}
     found: dict[int, str] = {}
     for name, end in sorted(ends, key=lambda end: end[0] != MAIN_BRANCH):

@@ -25,7 +25,7 @@ KEPT_FILES = "kept-files"
 METADATA_FILE = "metadata-file"
 MANIFEST, MANIFEST_LIST = "manifest", "manifest-list"
 MOST_BYTES = 256 * 2**20
-"""What the files of one event may have together; of those beyond it the event has the checksums only."""
+"""The most bytes of files that one event keeps; of further files it has only length and checksum."""
 
 
 def kept_file(data: bytes) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from attrs import define
 class KeyedRequest:
     """A request under an idempotency key, which is the caller's alone.
 
-    `operation` and `request_sha256` say what it asks for: another request under the same key is refused.
-    `asker` is a hash of who asks, where that is known: to nobody else is the answer told again.
-    `expires_at_ms` is when the answer is no longer kept. `answer` may be set to words that the answer can't be made
-    again without, before the commit ends. `is_stored` is true once the answer is in the log.
+    `operation` and `request_sha256` say what it asks for: another request under the same key is refused. `asker` is a
+    hash of who asks, where that is known: only the same asker is told the answer again. `expires_at_ms` is the end of
+    the time for which the answer is kept. `answer` may be set, before the commit ends, to text without which the answer
+    can't be made again. `is_stored` is true once the answer is in the log.
     """
 
     key: str
@@ -41,7 +41,7 @@ def keyed_request() -> KeyedRequest | None:
 def asked_by(request: KeyedRequest | None) -> Iterator[None]:
     """A context whose first commit has the key of a request, where the call names none, and stores its answer.
 
-    With None its commits are beside the request around it, and leave that its key.
+    With None the commits inside are not part of the surrounding request, and do not use up its key.
     """
     before = _asked.set(request)
     try:

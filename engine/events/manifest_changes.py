@@ -2,7 +2,7 @@
 
 A snapshot's list is: the manifests in `added`, then those of the parent's list that are not in `removed`. A manifest
 that the commit makes says what it holds: `rows`, a range of the event's content files (added or deleted entries), and
-`sources`, manifests whose live entries it carries over as existing, but for those that the rows delete. So the bytes of
+`sources`, manifests whose live entries it carries over as existing, except those that the rows delete. So the bytes of
 each manifest and list follow from the log alone, and a commit costs what it changes.
 """
 
@@ -38,7 +38,7 @@ _NUMBERS = (
 _KEYS = tuple((name, name.replace("_", "-")) for name in _NUMBERS)
 
 Listing = tuple[str, int | None]
-"""What tells the places of manifests in lists apart: the path, and the first row id that it is listed under (RL7)."""
+"""The identity of a manifest's place in lists: its path, and the first row id that it is listed under (RL7)."""
 
 
 @frozen
@@ -63,7 +63,7 @@ class ListedManifest:
 
     @property
     def listing(self) -> Listing:
-        """The place in lists."""
+        """The identity of its place in lists."""
         return self.manifest.manifest_path, self.manifest.first_row_id
 
     @property

@@ -1,8 +1,7 @@
 """The changes of names as values: `NameEvent` is the closed union of them, of tables and views alike.
 
-`to_dict` is the payload of those that are nothing but a change of a name.
-
-They are read without the metadata that stands beside a name in some payloads: who asks goes through all such events.
+`to_dict` is the payload of events that change nothing but a name. The metadata that stands beside a name in some
+payloads is not read, as all events of names are gone through.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Renamed:
 
 @frozen
 class Dropped:
-    """A table or view that has its name no more; of one that is unregistered the files may be another catalog's."""
+    """A table or view that has no name any more; the files of one that `is_unregistered` may be another catalog's."""
 
     identifier: Identifier
     is_unregistered: bool = False
@@ -90,7 +89,7 @@ def read_name_event(kind: str, payload: Mapping[str, Any]) -> NameEvent | None:
 def became_of(event: Event, *, is_last: bool) -> tuple[str, tuple[Identifier, ...]]:
     """The words for what became of a name, by the event that took it away, and the namespaces that these tell of.
 
-    `is_last` says that nothing came after it to what had the name.
+    `is_last` says that the event is the last one of the table or view.
     """
     by = f"at position {event.position} by {event.provenance.told}"
     match read_name_event(event.kind, event.payload):
@@ -104,7 +103,7 @@ def became_of(event: Event, *, is_last: bool) -> tuple[str, tuple[Identifier, ..
 
 
 def taken_text(name: Identifier, taken: str, kind: str, before: Identifier | None, given: Event | None = None) -> str:
-    """The words of Java's catalogs for a name that a `taken` has and a `kind` was to get.
+    """The words of Java's catalogs for a name that was to be given to a `kind`, while a `taken` has it.
 
     They go on with the event that gave the name, where it is known.
     """

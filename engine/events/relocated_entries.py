@@ -12,7 +12,7 @@ from icecore.engine.spec.reserved import DELETE_PATH_ID
 
 
 def moved_entries(entries: pa.Table, mapping: LocationMapping) -> pa.Table:
-    """Canonical entries with the paths of content files mapped, and what position deletes know of such paths."""
+    """Canonical entries with the paths of content files mapped, also in position deletes' bounds and references."""
     for name in ("file_path", "referenced_data_file"):
         entries = _with(entries, name, _moved_column(entries[name], mapping))
     if pc.any(pc.equal(entries["content"], int(DataFileContent.POSITION_DELETES))).as_py():
@@ -39,12 +39,12 @@ Bounds = list[tuple[int, bytes]] | None
 
 
 def _moved_bounds(lower: Bounds, upper: Bounds, mapping: LocationMapping) -> tuple[Bounds, Bounds]:
-    """The bounds of a delete file. Where not all of its paths are known to be in the old folder they are left out."""
+    """The mapped bounds of a position delete file; those of the path are left out unless both are in one old folder."""
     found = [dict(bounds or ()).get(DELETE_PATH_ID) for bounds in (lower, upper)]
     moved: list[bytes | None] = [None, None]
     for old, new in mapping.prefixes:
         if all(bound is not None and bound.startswith(f"{old}/".encode()) for bound in found):
-            # What lies between two paths of a folder lies in it too, in the same order.
+            # All paths between two paths of a folder lie in it too, and keep their order in the new folder.
             moved = [f"{new}/".encode() + bound[len(old.encode()) + 1 :] for bound in found if bound is not None]
             break
     return _replaced(lower, moved[0]), _replaced(upper, moved[1])

@@ -52,5 +52,5 @@ class RelocatedManifests:
 
     @property
     def places(self) -> dict[Listing, int]:
-        """The index of the manifest that takes the place of one that was listed so."""
+        """The index in `manifests` of each replacement, by the listing that it replaces."""
         return {r: i for i, r in enumerate(self.replaced)}

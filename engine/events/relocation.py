@@ -20,8 +20,8 @@ from icecore.engine.errors import CorruptLogError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Keys of JSON whose values are no locations, and stay as they are though they be paths: names, what is told of columns
-# and commits, and values of rows. A branch would be another one, a column one that no file has.
+# JSON keys whose values are no locations, and stay as they are even where they look like paths: names, comments of
+# columns and commits, and values of rows. A changed name would be another branch, or a column that no file has.
 _NO_LOCATIONS = frozenset(
     {
         *("identifier", "namespace", "default-namespace", "ref-name", "name", "removals", "columns"),
@@ -30,7 +30,7 @@ _NO_LOCATIONS = frozenset(
         *("initial-default", "write-default"),
     }
 )
-# Those and the keys that name files which follow from no event, and stay where data is shared.
+# These, and keys of files that follow from no event: where data is shared such files stay in place.
 _SHARED = _NO_LOCATIONS | {"statistics-path"}
 
 
@@ -42,9 +42,9 @@ def _pairs(pairs: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
 class Relocation:
     """One move or clone: `source` and `target` are folders as `file://` locations.
 
-    It concerns the events before `position`, which is that of its own. With `shares_data` the content files stay where
-    they are, and only what follows from the log has a new place. `folders` are those that tables of a clone write into
-    and which are outside of `source`, with their new places; content files that are there stay.
+    It concerns the events before `position`, which is that of its own event. With `shares_data` the content files stay
+    where they are, and only what follows from the log has a new place. `folders` are those outside of `source` that
+    tables of a clone write into, with their new places; content files that are there stay.
     """
 
     position: int
@@ -60,11 +60,11 @@ class Relocation:
         return cls(position, obj["from"], obj["to"], obj.get("shares-data", False), folders)
 
     def mapping(self) -> LocationMapping:
-        """Leads locations of the old folders, in all ways of writing them, to the new ones."""
+        """The mapping of locations in the old folders, however they are written, to the new ones."""
         return _mapping(((self.source, self.target), *self.folders))
 
     def content_mapping(self) -> LocationMapping:
-        """Leads those of content files to the new folder, where they do not stay."""
+        """The mapping of locations of content files to the new folder; empty where they stay."""
         return _mapping(() if self.shares_data else ((self.source, self.target),))
 
 
@@ -91,7 +91,7 @@ class Relocations:
         return orjson.dumps([(s.position, s.source, s.target, s.shares_data, s.folders) for s in self.steps]).decode()
 
     def with_step(self, step: Relocation) -> Relocations:
-        """These and one more, not doubled where it is there already."""
+        """These and one more, in place of one with the same position."""
         others = (s for s in self.steps if s.position != step.position)
         return Relocations(tuple(sorted((*others, step), key=lambda s: s.position)))
 
@@ -141,7 +141,7 @@ def moved_prefixes(old: str, new: str) -> dict[str, str]:
 
 
 def mapped_value(value: Any, mapping: LocationMapping, left_out: frozenset[str] = _NO_LOCATIONS) -> Any:
-    """A JSON value in which each string that is a location is mapped, but for those at the keys that are left out."""
+    """A JSON value in which each string that is a location is mapped, except at the keys in `left_out`."""
     if isinstance(value, str):
         return mapping.resolve(value)
     if isinstance(value, list):

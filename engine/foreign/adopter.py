@@ -1,9 +1,9 @@
 """The adoption of other engines' commits, made in the SQLite file or in a file system table's folder, into the log.
 
-At open everything is compared, at load and before each commit the table alone, by one indexed query. Where that
-differs, all that differs in the warehouse is taken in under the write lock, as events of its own transaction, so that
-of several processes one does it; what can't be taken in is a problem that names the table, and stands in the way of
-commits to that table only.
+At open everything is compared; at load and before each commit only the table is, by one indexed query. Where it
+differs, all differences of the warehouse are adopted under the write lock, as events of a transaction of their own, so
+that one of several processes does it. A commit that can't be adopted is a problem that names its table, and stands in
+the way of commits to that table only.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Adopter:
         return problems
 
     def adopt_all_if_changed(self) -> None:
-        """Adopts as `adopt_all`, where the file was written to since; called before names are looked up."""
+        """Adopts as `adopt_all`, if the SQLite file was written to since; called before names are looked up."""
         if getattr(self._seen, "version", None) != self.context.store.data_version():
             self.adopt_all()
 
@@ -200,7 +200,7 @@ class Adopter:
     # Taking in
 
     def _adopt(self, suspects: tuple[str, ...]) -> tuple[Problem, ...]:
-        """Adopts all that can be in one transaction; failures are left out, and the rest is tried again."""
+        """Adopts all that can be in one transaction. A table that fails is left out, and the others are tried again."""
         failed: list[Problem] = []
         for _ in range(MAX_ROUNDS):
             adoption = AdoptionRun(self.context)

@@ -39,8 +39,8 @@ class AdoptionContext:
     """The log and its projections, beside the rows and files that it shares with other engines.
 
     `views` replays only: what is looked at inside of a transaction must not be cached. The storage reads nothing from
-    where the warehouse's rules allow no files, and `check_taken` raises ForbiddenLocationError for a state that others
-    gave a table or view, and that names such a place.
+    places that the warehouse's rules forbid, and `check_taken` raises ForbiddenLocationError for an adopted state that
+    names such a place.
     """
 
     store: EventStore
@@ -120,7 +120,7 @@ class AdoptionRun:
         given: Sequence[GivenFile] = (),
         event_id: str | None = None,
     ) -> tuple[Event, TableState | None]:
-        """Appends an event that keeps the given files. Its table's state after it is noted, files follow at the end."""
+        """Appends an event that keeps the given files, and notes its table's state after it; the files follow later."""
         transaction = self._transaction
         # Before the append: what is not committed yet must not be cached.
         has_state = not (kind in _FIRST or stream == ev.CATALOG_STREAM or ev.is_view_stream(stream))
@@ -150,7 +150,7 @@ class AdoptionRun:
         return self._after.get(stream) or self.context.states.state(stream)
 
     def need_namespace(self, identifier: Identifier) -> None:
-        """Makes a table's namespace for other engines, even where nobody created it."""
+        """Creates the namespace of a name that another engine gave, where nobody created it."""
         name = identifier[:-1]
         if name not in self.context.models.namespaces():
             who = Provenance(None, UNKNOWN_ENGINE, f"namespace of {name_text(identifier)}")

@@ -50,7 +50,7 @@ def take_in_commit(adoption: AdoptionRun, d: Difference) -> None:
 def take_in_versions(adoption: AdoptionRun, stream: str, left_out: Collection[Identifier]) -> None:
     """Adopts versions that another writer made in the folder of a file system table, one after another.
 
-    One of them may be of a commit of ours that never got into the log: it is taken in as what it is.
+    A version of a commit of ours that never got into the log is adopted with that commit's id and provenance.
     """
     state = adoption.latest(stream)
     if state.dropped or state.identifier in left_out:
@@ -97,11 +97,11 @@ def next_version_file(state: TableState, storage: Storage) -> str | None:
 
 
 def _versions_between(state: TableState, file: ForeignFile) -> list[str] | None:
-    """The versions that led from the state's to a later one, by that one's metadata log; None where none did.
+    """The files that led from the state's version to a later one, by the later one's metadata log; None where none did.
 
-    Names of versions come again, as where a crash left one that was taken back. Writers note with the name of a file
-    when it was written, so that tells. Where the versions before a later one were deleted and left its log, it follows
-    ours if it has our current snapshot.
+    A version's name may be used twice, as where a crash left a version that was taken back. The time that writers note
+    with a file's name tells such files apart. A later version whose log has no version up to ours any more, as they
+    were deleted, follows ours if it has our current snapshot.
     """
     log, ours = file.metadata.metadata_log, state.metadata
     for index in reversed(range(len(log))):

@@ -1,6 +1,7 @@
-"""Differences that other engines made: of the shared rows from the read models, where these agree with the log.
+"""Differences of the shared rows from the read models, as other engines make them, where the read models are right.
 
-Else they were damaged and nobody did anything: that is a problem, never an event.
+Where the read models do not agree with the log they are damaged, and the difference says nothing of other engines: that
+is a problem, never an event.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def true_namespaces(adoption: AdoptionRun) -> list[NamespaceDifference]:
 
 
 def differences_trusted(adoption: AdoptionRun, left_out: Collection[Identifier]) -> list[Difference]:
-    """The names that differ and whose read model agrees with the log, without some."""
+    """The names that differ and whose read model agrees with the log, except those in `left_out`."""
     out = []
     for d in adoption.context.rows.differences():
         if d.identifier not in left_out:

@@ -20,7 +20,7 @@ from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
 
 MOST_BYTES_OF_REGISTERED = 16 * 2**20
-"""What the files of a table may have together that comes whole; those of snapshots beyond it are in no event."""
+"""The most bytes of files that are kept of a registered table; files of further snapshots are in no event."""
 
 
 def append_keeping(
@@ -33,7 +33,7 @@ def append_keeping(
     given: Sequence[GivenFile] = (),
     event_id: str | None = None,
 ) -> Event:
-    """Appends an event that keeps those of some files that no event of the stream has yet."""
+    """Appends an event that keeps the given files, except those that an event of the stream has already."""
     if not given:
         return transaction.append(stream, kind, payload, provenance=provenance, event_id=event_id)
     from icecore.engine.formats.event_content import encode_parts
@@ -61,10 +61,10 @@ def files_between(
 
 
 def files_of_registered(metadata: TableMetadata, storage: Storage) -> tuple[GivenFile, ...]:
-    """The lists and manifests of a table that comes whole: of the current and the newest snapshots, while they fit.
+    """The lists and manifests of a registered table: of the current snapshot, then of the newest ones, while they fit.
 
-    They fit in `MOST_BYTES_OF_REGISTERED`. What lies in an object store, is no file or can't be read is left out, and
-    so is a manifest that has another length than its list says.
+    They fit in `MOST_BYTES_OF_REGISTERED`. Left out are files in an object store, what is no file or can't be read, and
+    manifests that have another length than their list says.
     """
     files = dict[str, GivenFile]()
     newest = sorted(metadata.snapshots, key=lambda s: (s.snapshot_id == metadata.current_snapshot_id, s.timestamp_ms))
@@ -136,7 +136,7 @@ class _Reading:
                 yield from (m.manifest_path for m in read_manifest_list(data, location))
 
     def _known(self, parent: Snapshot | None) -> Collection[str]:
-        """The manifests of a snapshot that was there before; those that are unknown are read and kept again."""
+        """The manifests of a parent snapshot; none where they are unknown, so that they are read and kept again."""
         from icecore.engine.formats.manifest_list_avro import read_manifest_list
 
         if parent is None:

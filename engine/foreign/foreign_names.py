@@ -67,7 +67,7 @@ def _is_another(adoption: AdoptionRun, d: Difference) -> bool:
 def _renames(
     adoption: AdoptionRun, gone: Sequence[Difference], new: Sequence[Difference]
 ) -> list[tuple[Difference, Difference]]:
-    """Tables that left one name and stand under another; their events are appended, taken names last."""
+    """Tables that left one name and stand under another; their events are appended, those to taken names last."""
     pairs: list[tuple[Difference, Difference]] = []
     for now in new:
         for old in gone:

@@ -12,7 +12,7 @@ from icecore.engine.foreign.table_folder import METADATA_ENDINGS
 
 METADATA, DATA = "metadata", "data"
 _LOOKED_AT = 100_000
-"""How many names are read at most: a folder may be the root of anything."""
+"""The most names that are read: a folder may be the root of anything."""
 _SHOWN = 3
 
 

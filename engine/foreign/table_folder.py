@@ -26,9 +26,9 @@ METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
 def newest_metadata(location: str, storage: Storage) -> str:
     """The metadata file of a table's folder, or of its folder `metadata`; any other location itself.
 
-    That is the file that `version-hint.text` names, of a file system table the last version that follows it without a
-    gap; where the hint names none, the file of the highest version, of several the one written last. Raises
-    MissingFileError for a folder without one.
+    It is the file that `version-hint.text` names; in a file system table, the last version that follows that one
+    without a gap. Where the hint names none, it is the file of the highest version, and of several with it the one
+    written last. Raises MissingFileError for a folder without one.
     """
     path = local_path(location)
     if path is None or not os.path.isdir(path):
@@ -47,8 +47,9 @@ def newest_metadata(location: str, storage: Storage) -> str:
 def moved_from(metadata: TableMetadata, metadata_location: str, storage: Storage) -> LocationMapping:
     """The mapping of where a table was to the folder that its metadata file lies in.
 
-    What tells is a file that should lie beside it: the current snapshot's manifest list, or itself of a table without
-    one. Empty where that is where the metadata names it, and where it is not beside the metadata file either.
+    It is found by a file that should lie beside the metadata file: the current snapshot's manifest list or, without a
+    snapshot, the metadata file itself. The mapping is empty where that file is still where the metadata has it, or does
+    not lie beside the metadata file either.
     """
     sample = _beside(metadata, metadata_location) if metadata.location else None
     if sample is None:
@@ -93,7 +94,7 @@ def _hinted(folder: str, names: list[str], storage: Storage) -> str | None:
 
 
 def _last_from(name: str, names: Collection[str]) -> str:
-    """The last of the versions that follow a file system table's: each is a commit, which the hint may be behind."""
+    """The last version after a file system table's, without a gap: each is a commit, and the hint may be behind."""
     version = version_of(name)
     while version is not None:
         version += 1
