@@ -29,8 +29,8 @@ ROWS_AT_ONCE = 65_536
 class FileMatches:
     """The search of files for a value.
 
-    `only` has it as bounds of one column, by which others are left out; `known` as bounds of the columns of the table
-    that needs the file.
+    `only` has it as bounds of one column, and limits the search to that; `known` has it as bounds of the columns of the
+    table that needs the file.
     """
 
     wanted: Wanted
@@ -49,7 +49,7 @@ class FileMatches:
 
     @property
     def _is_text(self) -> bool:
-        """Whether texts say something of it: digits say nothing of a number."""
+        """Whether texts are searched, too: not for a number in one column, of which digits in a text say nothing."""
         return self.only is None or not self.only.is_number
 
     def _in(self, data: bytes, where: str) -> Iterator[tuple[str, int]]:

@@ -101,7 +101,10 @@ class FoundValue:
 
 @define
 class ValueSearch:
-    """A search; `stream` and `column`, a column's full name, leave out all else but the log's texts."""
+    """A search: of everything, of one table (`stream`), or of one `column` of it, by its full name.
+
+    Texts in the table's events are searched for a column, too, unless it has numbers or days.
+    """
 
     repository: Repository
     wanted: Wanted
@@ -200,7 +203,7 @@ class ValueSearch:
                 yield Place("bounds", str(event.position), count=count)
 
     def _in_log_files(self) -> Iterator[Place]:
-        """The files of the log where no event has the text: pages that were freed keep it until they are written."""
+        """The files of the log that have the text though no event has it: freed pages keep it until they are reused."""
         for path in sorted(self.repository.store.path.parent.glob(f"{self.repository.store.path.name}*")):
             if count := self.wanted.in_bytes(path.read_bytes()):
                 yield Place("log file", to_uri(path), count=count)

@@ -150,9 +150,10 @@ class Forgetter:
         return Forgotten(None if event is None else event.position, tuple(r.position for r in replacements))
 
     def _note(self, stream: str, event: Event | None) -> None:
-        """Notes when bounds were forgotten: who has entries loaded or cached since before lets them go.
+        """Notes when bounds were forgotten, so that entries which were loaded or cached before are dropped.
 
-        Those of manifests that another writer made can be in no event; such a note is none that there was.
+        Where no event was appended, as for manifests of another writer that no event keeps, the note is a value that
+        was never there before.
         """
         store = self.repository.store
         when = f"{store.head()[0]}.{new_salt().hex()}" if event is None else str(event.position)
@@ -166,7 +167,7 @@ class Forgetter:
         return self.repository.store.event_at(position)
 
     def _note_states_again(self, streams: Collection[str]) -> None:
-        """Stores the checkpoints of streams again as their events have it now."""
+        """Drops the checkpoints of streams, and stores their states at ends of archives as the events now give them."""
         store = self.repository.store
         for stream in streams:
             store.execute(REDACTION, "drop_checkpoints", stream=stream)

@@ -49,7 +49,7 @@ class ForgettableBounds:
 def forgettable_bounds(
     repository: Repository, states: Sequence[TableState], columns: Collection[str] | None, files: Collection[str] | None
 ) -> ForgettableBounds:
-    """The bounds of a table that can be forgotten: of all columns or some, of all files that are gone or some.
+    """The bounds of a table that can be forgotten: of the given columns or all, of the given files or all gone ones.
 
     `states` are the latest state, first, and others whose snapshots are read too. Raises ValidationError for a column
     or file that the table never had, a column that it is partitioned by, and a file that a snapshot holds.
@@ -63,7 +63,7 @@ def forgettable_bounds(
     only_deleted = held.only_deleted
 
     def redacted(position: int, entries: pa.Table) -> tuple[pa.Table, bool]:
-        # Snapshots are asked for files where they lie now; what is redacted is what was stored.
+        # Snapshots have files where they lie now, the stored entries, which are redacted, where they lay then.
         now = repository.store.relocations.since(position).entries(entries)
         keys: list[str] = file_keys(now).to_pylist()
         paths: list[str] = now["file_path"].to_pylist()
@@ -80,7 +80,8 @@ def forgettable_bounds(
         files = files_part(data, position)
         since = repository.store.relocations.since(position)
         free = [name for name in files if since.location(name) not in held.listed]
-        # A manifest that no snapshot has any more goes as a whole: its bytes are another's, or nothing.
+        # A kept manifest that no snapshot lists any more is dropped whole: another writer's bytes stay as they are or
+        # go.
         lost = [name for name in free if redacted(position, _entries_of(files[name], name))[1]]
         entries, is_touched = redacted(position, decode_content(data, position))
         if is_touched or lost:
@@ -112,7 +113,7 @@ def _check_not_partitioned_by(fields: Iterable[PartitionField], column: str, ids
 
 
 def without_bounds(entries: pa.Table, rows: npt.NDArray[np.bool_], ids: Ids) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
-    """Entries without the bounds of some columns in some rows, and the rows that had any; None is all columns."""
+    """Entries without the bounds of the columns `ids`, None for all, in some rows; and a mask of rows that had any."""
     table = entries.combine_chunks()
     touched = np.zeros(len(rows), np.bool_)
     for name in BOUNDS if len(rows) else ():

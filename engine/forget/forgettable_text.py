@@ -1,7 +1,7 @@
-"""The places of a text in events, and those that can do without it.
+"""The places of a text in events, and which of them may change.
 
-Actors and messages can. Of payloads, values that only say something: properties, summaries, comments of columns, and
-the SQL of views. They must not be in force any more: a replay without them must end in the same states.
+Actors and messages may; in payloads, values that no replay depends on: properties, summaries, comments of columns, and
+the SQL of views. They must not be in force any more: a replay without the text must end in the same states.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from icecore.engine.replay.kinds import kind_of
 from icecore.engine.replay.states import State
 
 LEFT = "forgotten"
-"""What stands in the place of the text."""
+"""The word that stands in place of the text."""
 
 
 def text_replacements(events: Iterable[Event], text: str) -> list[Replacement]:
@@ -53,7 +53,7 @@ def text_replacements(events: Iterable[Event], text: str) -> list[Replacement]:
 def check_kept_files(store: EventStore, events: Iterable[Event], text: str) -> None:
     """Raises ValidationError where the header of a manifest or list of others that an event keeps has the text.
 
-    What stands in their entries are paths, partitions and bounds, as in those of our own.
+    Their entries are not looked at: they hold paths, partitions and bounds, as those of our own manifests do.
     """
     for event in events:
         if KEPT_FILES in event.payload_text and (data := store.content(event.position)) is not None:

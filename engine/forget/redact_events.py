@@ -1,7 +1,8 @@
 """Redaction: parts replaced in events, in the log, in its copies of archived ones, and in the archives.
 
-All in one SQLite transaction, with the event that tells of it. Archives are written anew beside the old ones before it
-commits. Free pages, the WAL and the old archives go after it; where a process dies before, the next open sees to it.
+All is done in one SQLite transaction, with the event that tells of it. Archives are written anew beside the old ones
+before it commits. Free pages, the WAL and the old archives are cleaned up after COMMIT; where the process dies before
+that, the next open does it.
 """
 
 from __future__ import annotations
@@ -98,9 +99,9 @@ def replace_parts(
 
 
 def drop_answers(store: EventStore, text: str | None = None) -> bool:
-    """Drops the answers to requests in which a text is, by default all in words, inside of a write transaction.
+    """Drops stored answers to requests that have the text, by default all in words, inside of a write transaction.
 
-    Whether there were any: then there is something to tidy.
+    Returns whether there were any, so that there is something to tidy.
     """
     store.execute(SETTINGS, "securely")
     found = store.request_keys.forget(text)
@@ -219,7 +220,7 @@ def tidy(store: EventStore, note: ToTidy) -> bool:
         return False
     if blocked:
         return False
-    # Nobody reads the log as of a moment when it had these.
+    # No reader is at a moment at which the log still named these archives.
     for path in _replaced(store, note) - store.archives.paths():
         with contextlib.suppress(OSError):
             os.unlink(path)
@@ -232,7 +233,7 @@ def remove_unfinished_archives(store: EventStore) -> None:
     """Removes archives that a process wrote anew and died before they became part of the log; replaced ones stay."""
     if not _unfinished(store):
         return
-    # Somebody may just be writing them: nobody is inside of the lock.
+    # Another process may be writing one, but not while this one holds the write lock.
     with store.write():
         for path in _unfinished(store):
             with contextlib.suppress(OSError):
@@ -240,7 +241,7 @@ def remove_unfinished_archives(store: EventStore) -> None:
 
 
 def remove_abandoned_archives(store: EventStore) -> None:
-    """Removes files of archiving that died: they may hold what was forgotten since. One that goes on fails by it."""
+    """Removes files of archiving that died: they may hold what was forgotten since. One that goes on fails by this."""
     with store.write():
         note = ToTidy.of(store)
         for path in set(abandoned_archives(store)) - (_replaced(store, note) if note else set()):
@@ -251,7 +252,7 @@ def remove_abandoned_archives(store: EventStore) -> None:
 def _unfinished(store: EventStore) -> set[Path]:
     used = store.archives.paths()
     found = set[Path]()
-    # Where an archive is missing, as after a backup of the log was put back, they may be all that there is of it.
+    # Leftovers of a missing archive stay: after a backup of the log was put back, they may be all that there is of it.
     for path in filter(Path.exists, used):
         base = glob.escape(path.name.partition(ENDING)[0])
         found.update(path.parent.glob(f"{base}{ENDING}*"), path.parent.glob(f".{base}{ENDING}*.part*"))

@@ -36,18 +36,18 @@ from icecore.engine.spec.types import (
 )
 
 CUT = 8
-"""The bytes that part of a text must have at least to say something of it; the last one may differ."""
+"""The bytes of the text's beginning that a bound must end with at least; the last of them may differ."""
 Forms = frozenset[bytes]
 TEXT: Forms | None = None
-"""What stands for the forms of a value in a column of text: a bound may have part of it, or be part of it."""
+"""The mark of a column of text in place of forms: there a bound may contain the text, or be a part of it."""
 
 
 @define
 class WantedBounds:
     """The forms that a value has as a bound of each column of a table, and as a partition value of each field.
 
-    `column_ids` are those of one column and what is in it, by which all else is left out; `is_number` says that it has
-    numbers or days, of which digits elsewhere say nothing. Fields that no schema or spec tells of may have any type.
+    `column_ids` limits the search to one column and those nested in it; `is_number` says that this has numbers or days,
+    of which digits elsewhere say nothing. Fields that no schema or spec tells of may have any type.
     """
 
     wanted: Wanted
@@ -89,7 +89,7 @@ class WantedBounds:
                 forms.update(self._of_partition(f))
 
     def is_default(self, schemas: Iterable[Schema]) -> bool:
-        """Whether the value is the default of a column in one of some schemas: of rows that no file holds too."""
+        """Whether the value is a default of a column in one of some schemas, and so in rows though in no file."""
         fields = (s.find_field(i) for s in schemas for i in s.field_ids if i in (self.column_ids or s.field_ids))
         return any(
             isinstance(f.field_type, PrimitiveType) and self._is_value(f.field_type, default)
@@ -153,7 +153,7 @@ class WantedBounds:
         return found
 
     def _is_part(self, bound: bytes) -> bool:
-        """Whether a bound holds the text, or ends as it begins: bounds are cut short, upper ones end one higher."""
+        """Whether a bound holds the text, or ends with its beginning: bounds are cut short, upper ones end one up."""
         text = self.wanted.encoded
         if text in bound:
             return True

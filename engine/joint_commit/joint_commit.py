@@ -28,7 +28,7 @@ from icecore.engine.repository.reused_key import cut_off_call, reused_key
 from icecore.engine.repository.view_repository import ViewRepository
 
 AT_ONCE = RetryPolicy(FOREIGN_ATTEMPTS - 1, min_wait_ms=0, max_wait_ms=0)
-"""For names, which nothing is written for before the lock is taken."""
+"""The retries of changes of names, for which nothing is written before the lock is taken."""
 
 
 @frozen
@@ -45,7 +45,7 @@ class CommitTargets:
 
 
 class OfOneStream:
-    """A part that needs nothing but its stream, to which it adopts other engines' commits when it is prepared."""
+    """A part that depends on its own stream alone; `prepare` adopts other engines' commits to that."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class OnNoBranch:
 
 
 class OfNewName(OnNoBranch):
-    """A part that makes a table or view: what an earlier call made of the kind, under the name, is its own."""
+    """A part that makes a table or view; an earlier call's event of the same kind and name answers it."""
 
     kind: str
     name: Identifier
@@ -101,10 +101,10 @@ def commit_jointly(
 ) -> tuple[Event, ...]:
     """Makes all changes, in their order, and gives their events; the first one carries the idempotency key.
 
-    Where one part lost a race all are prepared again, and after a second one inside of the write lock, in a transaction
-    of their own, if that was quick before. `on_commit` is called once they are in the log. No events where an earlier
-    call with that key made them already. Raises what the parts raise, ReusedKeyError where that call was for other
-    changes; nothing is changed then.
+    Where one part loses a race all are prepared again. From the second attempt on, if preparing was quick, a part that
+    loses again is prepared inside of the write lock, in a transaction of SQLite that no other commit is in. `on_commit`
+    is called once the events are in the log. No events where an earlier call with that key made them already. Raises
+    what the parts raise, ReusedKeyError where that call was for other changes; nothing is changed then.
     """
     if (done := desk.repository.already(provenance)) is not None:
         _take_answer(desk, parts, done)
@@ -195,9 +195,8 @@ def _once(provenance: Provenance, events: Sequence[object]) -> Provenance:
 def dry_run_jointly(desk: CommitTargets, parts: Sequence[Part], provenance: Provenance) -> CatalogDryRun:
     """The outcome that the changes would have, made as by `commit_jointly` in a transaction that is rolled back.
 
-    What others would refuse them for is among the outcomes' conflicts, under the name of the part, which is left out
-    then. What other engines did is taken in for good before, as by any look at the warehouse. Raises as a commit does
-    for all else.
+    A part that a conflict would refuse is left out; its conflicts are among the outcomes, under its name. Commits of
+    other engines are adopted for good before, as by any look at the warehouse. Raises other errors as a commit does.
     """
     outcome: CatalogDryRun | None = None
     for attempt in _retry_policy(desk, parts).attempts():

@@ -69,14 +69,14 @@ class NamespaceChange(OnNoBranch):
 
 
 def _creating(change: NamespaceEvent) -> NamespaceEvent:
-    """The change of a namespace that is only implied by those inside of it: what gives it properties creates it."""
+    """The change of a namespace that is only implied by those inside of it: setting its properties creates it."""
     if isinstance(change, NamespacePropertiesUpdated):
         return NamespaceCreated(change.namespace, change.applied({}))
     return change
 
 
 class _OfAnyStream(OnNoBranch):
-    """The common part of what gives a table or view a name: files follow; none where nothing was appended."""
+    """The base of parts that give or take names: files follow after the commit, unless nothing was appended."""
 
     stream: str
 
@@ -117,7 +117,7 @@ class NameChange(_OfAnyStream):
 
     def prepare(self, desk: CommitTargets) -> None:
         self._base = None
-        # What the same transaction makes is there when its turn comes.
+        # A name that this transaction itself gives is found later, in `append`.
         with contextlib.suppress(NotFoundError):
             stream = self.find(desk.repository)
             desk.repository.foreign.adopt_stream(stream)
@@ -126,7 +126,7 @@ class NameChange(_OfAnyStream):
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
         self.stream = self.find(desk.repository)
         if self._base is not None and self._base.stream == self.stream:
-            # Past the cache: an event that is not committed yet must not be in it.
+            # Not by the cache: an event that is not committed yet must not get into it.
             state = desk.repository.states.forward(self._base)
             desk.repository.foreign.check(state)
             check_message(desk.repository.models, self.name, state.metadata.properties, provenance)

@@ -76,7 +76,7 @@ def _nothing_left(repository: Repository, events: Sequence[Event]) -> CommitConf
 
 
 def _nothing_foretold(parts: Sequence[Part], why: CommitConflictError) -> CatalogDryRun:
-    """The outcome of a revert that changes nothing, which is refused; nobody's where even no part is left."""
+    """The outcome of a revert that changes nothing, and so is refused; under no name where not even a part is left."""
     return CatalogDryRun((PartDryRun(parts[0].name if parts else (), conflicts=conflicts_of(why)),))
 
 

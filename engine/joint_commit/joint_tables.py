@@ -30,14 +30,14 @@ from icecore.engine.spec.updates.requirement import TableRequirement
 
 
 def nothing_happens(_: object) -> None:
-    """Does nothing, where nobody waits for the end of a commit."""
+    """Does nothing: the callback where nobody waits for the end of a commit."""
 
 
 @define
 class TableChange(OfOneStream):
     """The changes of one table. `part` gives None where there are none, `ended` is called after the commit.
 
-    Of one that `is_seen` others' commits were just adopted: the first try begins with the state as of then.
+    `is_seen` says that other engines' commits were just adopted: the first try begins with the state as of then.
     """
 
     name: Identifier
@@ -134,7 +134,7 @@ class NewTable(OfNewName):
     def check_place(self, repository: Repository) -> None:
         """Raises as `Repository.check_place`, once."""
         if not self._is_placed:
-            # What makes no table is told of when the name and the assertion were looked at.
+            # A payload that makes no table is refused in `append`, after the name and the assertion were checked.
             with contextlib.suppress(CorruptLogError):
                 repository.check_place(None, self.first_state())
             self._is_placed = True

@@ -62,7 +62,7 @@ class NewView(OfNewName, _OfView):
     updates: UpdatesAt
 
     def prepare(self, desk: CommitTargets) -> None:
-        # What makes no view is told of when the name was looked at.
+        # Updates that make no view are refused in `append`, after the name was checked.
         with contextlib.suppress(ValidationError):
             desk.views.check_new_place(self.updates)
 

@@ -1,6 +1,7 @@
 """The last commit of an actor, which an undo undoes.
 
-Those that were undone already are passed over, and so are reverts and what only tells of files, erasures and moves.
+Commits that were undone already are passed over, and so are reverts and events that only tell of files, erasures and
+moves.
 """
 
 from __future__ import annotations

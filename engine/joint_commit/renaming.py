@@ -1,6 +1,7 @@
 """The parts of a commit that give tables, views and namespaces the names that are wanted, whatever they have now.
 
-A name is taken away before it is given again; tables that change names in a circle go by a name of their own between.
+A name is taken away before it is given again; of tables that change names in a circle one has a temporary name in
+between.
 """
 
 from __future__ import annotations

@@ -148,10 +148,11 @@ class Archives:
             connection.close()
 
     def _connected(self, archive: Archive) -> sqlite3.Connection:
-        """A connection to an archive's file. Raises as `_open`, of the one that the log has by then."""
+        """A connection to an archive's file. Raises as `_open`, for the file that the log has for it by then."""
         tried: Archive | None = None
         while True:
-            # What was forgotten since it was listed has it written anew, in another file.
+            # The archive may have been written anew, to another file, for something that was forgotten since it was
+            # listed.
             now = next((a for a in self.all() if a.archive_id == archive.archive_id), archive)
             try:
                 return self._open(now)

@@ -23,7 +23,7 @@ def chain_problems(store: EventStore) -> Iterator[str]:
     versions: dict[str, int] = {}
     for archive, problem in store.archives.problems():
         yield problem
-        # What follows is checked for itself.
+        # The events after such an archive are checked all the same, from its noted end on.
         position, previous, time_ms = archive.last_position, archive.last_hash, archive.last_recorded_at_ms
         rows = store.archives.kept("streams_up_to", up_to=position)
         versions = {row["stream"]: row["stream_version"] for row in rows}

@@ -34,7 +34,7 @@ class ManifestModels:
         return None if rows is None else tuple(listed for _, listed in rows)
 
     def lists_of(self, stream: str, snapshot_ids: Iterable[int]) -> Iterator[tuple[ListedManifest, ...] | None]:
-        """The manifests of each of the snapshots, as `list_manifests` has them, of which many list the same."""
+        """The manifests of each snapshot, as by `list_manifests`; one that many snapshots list is read once."""
         lists = [self._manifest_ids(stream, snapshot_id) for snapshot_id in snapshot_ids]
         by_id = self._manifests(sorted({i for ids in lists if ids is not None for i in ids}))
         for ids in lists:
@@ -94,13 +94,13 @@ class ManifestModels:
         return self._store.row(MODELS, "get_kept_file", stream=stream, location=location)
 
     def streams_of_files(self, locations: Iterable[str]) -> list[str]:
-        """The streams whose events wrote one of some files, or keep one of another's."""
+        """The streams whose events wrote one of the files, or keep one that another writer made."""
         asked = {"locations": orjson.dumps(list(locations)).decode()}
         names = ("streams_that_wrote", *(("streams_that_keep",) if self._store.has_read_model("kept_file") else ()))
         return sorted({row["stream"] for name in names for row in self._store.rows(MODELS, name, **asked)})
 
     def keeping(self, stream: str, given: Iterable[GivenFile]) -> Keeping:
-        """The files of these that no event of the stream has yet, as an event keeps them."""
+        """The given files that no event of the stream keeps yet, as an event keeps them."""
         keeping = Keeping.of(given)
         new = []
         for f in keeping.files:
@@ -114,7 +114,7 @@ class ManifestModels:
     # Following the log
 
     def _follow_kept(self, event: Event, payload: Mapping[str, Any]) -> None:
-        """The files that an event keeps whole."""
+        """Notes the files that an event keeps whole."""
         for f in kept_files(payload):
             if f.has_bytes:
                 self._run(
@@ -127,7 +127,7 @@ class ManifestModels:
                 )
 
     def _follow_lists(self, event: Event, payload: Mapping[str, Any], changes: Mapping[int, ManifestChanges]) -> None:
-        """The lists of the snapshots that a commit makes, of their `changes_of` it."""
+        """Stores the lists of the snapshots that a commit makes, from its `changes_of`."""
         for snapshot_id, change in changes.items():
             if change.base is not None:
                 parent = [(self._put_manifest(event, m), m) for m in change.base]
@@ -165,7 +165,7 @@ class ManifestModels:
         return cursor.lastrowid
 
     def _replace_manifests(self, event: Event, relocated: RelocatedManifests) -> None:
-        """The lists of snapshots with the manifests that were written anew."""
+        """Stores the lists of snapshots anew, with the manifests that a relocation wrote."""
         new = [self._put_manifest(event, m) for m in relocated.manifests]
         places, placed = relocated.places, set[int]()
         for snapshot_id in relocated.lists:

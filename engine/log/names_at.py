@@ -59,7 +59,7 @@ class CatalogNames:
 
 
 def streams_of_name(store: EventStore, models: ReadModels, name: Identifier) -> list[str]:
-    """The streams of the tables and views that ever had a name: that which has it now, else had it last, at the end.
+    """The streams of all tables and views that ever had a name, by when they got it last; its present one comes last.
 
     Raises NoSuchTableError where there is none, with names of any time that are like it.
     """

@@ -119,7 +119,7 @@ class ReadModels(ManifestModels):
             self._run(name, catalog=self.catalog_name)
         for event in self._store.naming_events():
             if event.kind in ev.RELOCATING:
-                # Events before it are read with what it says.
+                # Events before a move or clone are read with its folders.
                 self._store.relocate(Relocation.from_dict(event.payload, event.position))
         streams = []
         for event in self._store.events():
@@ -189,9 +189,9 @@ class ReadModels(ManifestModels):
         return [tuple(r["name"].split(SEPARATOR)) for r in self._store.rows(MODELS, "list_namespaces")]
 
     def inner_namespaces(self, namespace: tuple[str, ...], after: str = "", limit: int = -1) -> list[str]:
-        """The levels directly inside of a namespace, or at the top: as many as asked for after one of them.
+        """The levels directly inside of a namespace, or at the top: at most `limit`, -1 for all, after `after`.
 
-        In the order of their names with a dot at the end, that of the log's index; -1 is no limit.
+        They are in the order of their names with a dot at the end, which is that of the log's index.
         """
         prefix = dotted((*namespace, "")) if namespace else ""
         # All text comes before a blob.
@@ -231,7 +231,7 @@ class ReadModels(ManifestModels):
         return [(r["name"], r["stream"]) for r in rows if kind in (None, r["kind"])]
 
     def names_after(self, namespace: tuple[str, ...], kind: str, after: str = "", limit: int = -1) -> list[str]:
-        """The names of tables or views directly in a namespace, in order: as many as asked for after one of them."""
+        """The names of tables or views directly in a namespace, in order: at most `limit`, -1 for all, after one."""
         found = dotted(namespace)
         rows = self._store.rows(MODELS, "names_after", namespace=found, kind=kind, after=after, limit=limit)
         return [r["name"] for r in rows]
@@ -280,7 +280,7 @@ class ReadModels(ManifestModels):
         return *became_of(last, is_last=head is not None and head["position"] == last.position), ()
 
     def _like(self, name: tuple[str, ...], *kinds: str) -> Names:
-        """The names like one that nothing ever had; few are looked at, as clients may try many that are none."""
+        """The names like one that nothing ever had; only a few are compared, as clients may try many unknown names."""
         asked = {"namespace": dotted(name[:-1]), "name": name[-1]}
         rows = [r for which in ("names_elsewhere", "names_like") for r in self._store.rows(MODELS, which, **asked)]
         return names_like(name, ((*r["namespace"].split(SEPARATOR), r["name"]) for r in rows if r["kind"] in kinds))

@@ -1,7 +1,7 @@
 """The reader of events and the content files beside them, in the log or in its archives.
 
-What the log has is read first and what it has not is archived then, since another process may archive meanwhile: the
-other way round an event could be in neither.
+The log is read first, then the archives for what it lacks: another process may archive meanwhile, and in the other
+order an event could be missed in both.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class EventReader(SqliteFile):
         yield from map(self._event, self._stream_rows(stream, after_version, limit))
 
     def _stream_rows(self, stream: str, after: int, up_to: int) -> Iterator[sqlite3.Row]:
-        """The rows of a stream, the log's first: those that it lacks are archived then, whatever happens meanwhile."""
+        """The rows of a stream, the log's first: those that it lacks are in archives by then, whatever happens."""
         rows = self._read("of_stream", stream=stream, after=after, up_to=up_to)
         first = next(rows, None)
         if first is None or first["stream_version"] > after + 1:
@@ -147,7 +147,7 @@ class EventReader(SqliteFile):
     def _read(self, query_name: str, /, **parameters: Any) -> Iterator[sqlite3.Row]:
         with self._translated("read"):
             if not self.has_locks:
-                # Others may write the log while it is read, which only who has all rows can tell.
+                # Without locks others may write meanwhile, which is known only once all rows are fetched.
                 yield from self.rows(EVENTS, query_name, **parameters)
                 return
             cursor = self.execute(EVENTS, query_name, **parameters)

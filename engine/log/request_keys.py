@@ -54,8 +54,9 @@ class RequestKeys:
     def find(self, request: KeyedRequest) -> StoredAnswer | None:
         """The outcome of the request before; None where it is new.
 
-        Raises ReusedKeyError for the key of another request, or of somebody else's that was refused, and
-        CommitStateUnknownError for that of somebody else's that was carried out: what it asked for stands.
+        Raises ReusedKeyError where the key was that of another request, or somebody else's of a refused request, and
+        CommitStateUnknownError where it was somebody else's of a request that was carried out: what it asked for
+        stands.
         """
         found = None
         if self._exist():
@@ -94,7 +95,7 @@ class RequestKeys:
         )
 
     def forget(self, text: str | None = None) -> bool:
-        """Drops the answers in words that have a text, by default all; whether there were any."""
+        """Drops the answers in words that have a text, by default all; returns whether there were any."""
         return self._exist() and self._log.execute(REQUEST_KEYS, "drop_answers", text=text).rowcount > 0
 
     def _exist(self) -> bool:

@@ -40,16 +40,16 @@ DEFAULT_LOCK_TIMEOUT_S = 60.0
 KEPT_STATEMENTS = 512
 """The number of statements that a connection keeps compiled, above that of all named queries of a log."""
 LOOKED_EVERY_S = 0.1
-"""How often it is looked, while a connection reads, whether the log's files are still those that it has open."""
+"""The seconds between two looks, while a connection reads, whether the log's files are still those that it has open."""
 _NEEDED_BYTES = 65_536
-"""More than SQLite's shared memory file has, without which a log is not even read."""
+"""The free bytes below which a disk counts as full: SQLite's shared memory file, needed even to read, takes less."""
 _REFUSED_S = 2.0
-"""How long who may not write the log tries to open it, again and again."""
+"""The seconds for which a process that may not write the log tries to open it, again and again."""
 _TIMES_READ = 50
-"""How often a query is made again, at most, under a writer whom its reader has no lock against."""
+"""The most tries of a query by a reader without locks, while somebody writes the log."""
 _Seen: TypeAlias = tuple[int, int, int, bool]
 DataVersion: TypeAlias = tuple[int, int]
-"""The number of a connection, and what SQLite says to it: to each new one the same."""
+"""The number of a connection, and SQLite's own value for it, which begins alike for each new connection."""
 Result = TypeVar("Result")
 _text = cache(query)
 _numbers = itertools.count()
@@ -59,7 +59,7 @@ class SqliteFile:
     """The file of a warehouse log, through the named queries of sql/, whatever its rows mean."""
 
     _file_id: FileId | None = None
-    """The file that the first connection was to, as are all others: what was read of it is kept."""
+    """The file that the first connection opened; all later ones must open the same, as what was read of it is kept."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, create: bool, read_only: bool, lock_timeout_s: float, durable: bool
@@ -68,7 +68,7 @@ class SqliteFile:
         self.path = Path(path)
         self.read_only = read_only
         self.refusal: str | None = None
-        """Why nothing is written though the file could be."""
+        """The reason why nothing is written though the file could be."""
         self.why_read_only = f"the warehouse {self.path.parent} was opened read-only"
         self._lock_timeout_s = lock_timeout_s
         self._durable = durable
@@ -123,7 +123,8 @@ class SqliteFile:
     def _opened(self) -> tuple[sqlite3.Connection, bool, _Seen | None]:
         """A new connection, whether it takes locks, and, where it does not, the log's files as they were before it.
 
-        Who may not make files beside the log is refused while the last writer takes them away, so that is tried again.
+        A process that may not make files beside the log is refused while the last writer removes its own, so opening is
+        tried again.
         """
         deadline = time.monotonic() + _REFUSED_S
         while True:
@@ -142,10 +143,10 @@ class SqliteFile:
         self._local = threading.local()
 
     def _takes_locks(self) -> bool:
-        """Whether SQLite may make the shared memory file that its locks need, or must find one.
+        """Whether SQLite may make the shared memory file that its locks need, or finds one.
 
-        A folder may be read only; and one that is made by who may not write the log would keep its writers out. With a
-        WAL that holds commits there is one.
+        A read-only folder allows no file; and one that a process makes which may not write the log would keep writers
+        out. Beside a WAL that holds commits there is such a file.
         """
         return not self.read_only or self._may_make_files() or has_content(wal_path(self.path))
 
@@ -246,7 +247,7 @@ class SqliteFile:
             return connection.execute(sql, parameters)
         except (sqlite3.Error, OSError) as e:
             with self._translated("read"):
-                # Only what nobody carried out is tried again.
+                # Only a statement that was refused as busy, and so did nothing, is tried again.
                 if not _is_busy(e):
                     raise
                 return self._retrying(lambda: self.connection().execute(sql, parameters))
@@ -268,9 +269,9 @@ class SqliteFile:
     def _fetched(
         self, fetch: Callable[[sqlite3.Cursor], Result], file: str, query_name: str, parameters: Mapping[str, Any]
     ) -> Result:
-        """The rows that are fetched of a named query, again where the log was written under a reader without locks."""
+        """The rows of a named query, fetched again where the log was written meanwhile under a reader without locks."""
         for _ in range(_TIMES_READ):
-            # What can't be opened is no matter of the moment.
+            # An error of opening is raised at once: it does not come of a write at the moment.
             self.connection()
             try:
                 found = fetch(self.execute(file, query_name, **parameters))
@@ -345,7 +346,7 @@ class SqliteFile:
                 raise ReadOnlyError(f"can't {doing} the warehouse log {self.path}: {text}") from e
             if "malformed" in text or "decode to UTF-8" in text:
                 raise self._damaged(text) from e
-            # A statement that writes may be the first to tell, as may one that reads by making a temporary file.
+            # A full disk may show first in a statement that writes, or in one that reads by making a temporary file.
             doing = "write" if getattr(e, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL else doing
             why = "; its disk is full" if "disk I/O" in text and self._is_disk_full() else ""
             raise StorageError(f"can't {doing} the warehouse log {self.path}: {text}{why}") from e

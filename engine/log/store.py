@@ -49,7 +49,7 @@ FOLDERS_KNOWN = "table-folders-known"
 FAILED_COMMIT = "failed-commit"
 """The key in `warehouse` of the last event whose COMMIT the disk did not take."""
 ONE_BY_ONE_S = 60.0
-"""For how long files are made durable one by one after it failed for several: then it is known whose they are."""
+"""The seconds for which files are made durable one by one after it failed for several: then it is known which fail."""
 
 
 def event_columns(*, is_log: bool) -> str:
@@ -164,10 +164,9 @@ class EventStore(EventReader):
     def write(self, *, keep: bool = True) -> Iterator[WriteTransaction]:
         """A write transaction: all events that are appended in it become visible at once, or none does.
 
-        Unless it is to `keep` them it ends in a ROLLBACK, as that of a dry run does, after all that a commit does
-        before COMMIT. Raises WarehouseLockedError where the lock can't be had in time, ReadOnlyError, StorageError
-        (disk full), and CommitStateUnknownError where it can't be learnt whether the events were stored, and
-        MovedWarehouseError.
+        With `keep=False`, as in a dry run, it does all that a commit does before COMMIT, and ends in a ROLLBACK. Raises
+        WarehouseLockedError where the lock can't be had in time, ReadOnlyError, StorageError (disk full),
+        CommitStateUnknownError where it can't be learnt whether the events were stored, and MovedWarehouseError.
         """
         self.check_writable()
         events: list[Event] = []
@@ -181,11 +180,11 @@ class EventStore(EventReader):
             request.is_stored = True
 
     def write_with(self, body: Callable[[WriteTransaction], Result], *, alone: bool = False) -> Result:
-        """The result of a body in a write transaction, as that of `write`; it may be called in another thread.
+        """The result of a body that runs in a write transaction, as that of `write`, maybe in another thread.
 
-        What other threads write at the same time may be in the same transaction of SQLite: each is as if it was alone
-        and one came after the other. One that is `alone` indeed begins with nothing that is not committed. Returns once
-        it is stored. Raises as `write`, and what the body raises.
+        Bodies of several threads may run in one transaction of SQLite, one after another, each as if it was alone. With
+        `alone` the body has a transaction of SQLite for itself, which begins with nothing that is not committed.
+        Returns once the transaction is stored. Raises as `write`, and what the body raises.
         """
         self.check_writable()
         # In a transaction it would wait for itself: SQLite says that there is one already.
@@ -234,12 +233,12 @@ class EventStore(EventReader):
 
     @property
     def late_files(self) -> LateFiles | None:
-        """The files that this thread's transaction makes durable before its COMMIT; None where each is so at once."""
+        """The files that this thread's transaction makes durable before COMMIT; None where each is made so at once."""
         late: LateFiles | None = getattr(self._local, "late_files", None)
         return late
 
     def settle_files(self) -> None:
-        """Makes what was written so far durable, and what comes as it is written. Raises StorageError."""
+        """Makes the files written so far durable, and each later one as it is written. Raises StorageError."""
         if (late := self.late_files) is not None:
             late.takes_more = False
             try:
@@ -249,7 +248,7 @@ class EventStore(EventReader):
                 raise
 
     def _write_beside(self, part: QueuedWrite, write: Callable[[Callable[[WriteTransaction], Any]], Any]) -> None:
-        """Writes a part after others; what it raises takes it back alone, unless SQLite took back all of them."""
+        """Writes a part after others. An error takes back this part alone, unless SQLite rolled back them all."""
         connection = self.connection()
         connection.execute(query(SETTINGS, "begin_part"))
         try:
@@ -270,7 +269,7 @@ class EventStore(EventReader):
             self._bring_up()
             with self._not_of_the_log():
                 yield
-        # What is rolled back may have made them.
+        # A transaction that is rolled back may be the one that made them.
         self._has_read_models = self._has_read_models or keep
 
     def _answered(self, events: Sequence[Event]) -> KeyedRequest | None:
@@ -330,7 +329,7 @@ class WriteTransaction:
         """`events` collects the appended events after `head`; `begun_at` is the last position that is committed."""
         self.store = store
         self.events = events
-        # What is done just before COMMIT, when nothing can be refused any more: files are written then.
+        # Actions just before COMMIT, when nothing can be refused any more: files are written then.
         self.at_end: list[Callable[[], None]] = []
         self.head = head
         # Whether nothing of other threads is in it, so that it may read and plan.

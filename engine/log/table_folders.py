@@ -1,12 +1,12 @@
 """The folders of each table's files, so that a deletion checks only the tables that share one.
 
 A table's own location is one, and covers what lies in it; there is another one only for each place outside of it that
-an event names files in, as where files of other tables were added. Of files that only manifests of other engines name
+an event names files in, as where files of other tables were added. For files that only manifests of other engines name
 the log does not know the folder: such a table is `ANYWHERE`.
 
-Rows are kept up with each event. Folders are never taken back but by a purge: one that nothing is in any more costs a
-look and no more. `known_up_to` says how far the rows are whole; what an earlier release wrote after that is `ANYWHERE`
-until somebody asks.
+Rows are kept up with each event. Only a purge removes them: a folder that has no file any more costs a needless look,
+and no more. `known_up_to` says how far the rows are whole; what an earlier release wrote after that is `ANYWHERE` until
+somebody asks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NOTED = "table-folders-of/"
 ANYWHERE = ""
 """The folder that holds all others."""
 MOST_AT_ONCE = 32
-"""A commit whose files lie in more folders than these is not told by folders."""
+"""The most folders that are noted for one commit; with more its table is `ANYWHERE`."""
 _FOREIGN = (ev.TABLE_REGISTERED, ev.TABLE_ADOPTED, ev.TABLE_RESTORED)
 _OF_VIEWS = (ev.VIEW_CREATED, ev.VIEW_REGISTERED, ev.VIEW_ADOPTED, ev.VIEW_COMMITTED)
 _WITHOUT_CONTENT = (*_FOREIGN, *_OF_VIEWS)
@@ -51,7 +51,7 @@ def folder_keys(location: str) -> set[str]:
     """The keys under which a folder is looked up: its path as it is written, and percent-decoded.
 
     Links are not followed, since a replay must give the same; schemes and authorities are left out, and a path that is
-    not local begins with two slashes. Of a folder of partitions it is the one above them.
+    not local begins with two slashes. The key of a partition's folder is that of the folder above the partitions.
     """
     return {_key(text) for text in {location, unquote(location)}}
 
@@ -182,7 +182,7 @@ class TableFolders:
 
 
 def _named(event: Event, changes: Changes) -> tuple[list[str], bool]:
-    """The files that the payload of an event names; false where they and its content are not all."""
+    """The files that the payload of an event names; false where it and the event's content do not name all files."""
     payload = event.payload
     if event.kind in _WITHOUT_CONTENT:
         return [], event.kind in _OF_VIEWS
@@ -207,7 +207,7 @@ def _outside(entries: pa.Table | None, prefixes: tuple[str, ...]) -> list[str]:
 
     paths = entries["file_path"]
     if len(paths) > MOST_AT_ONCE:
-        # What surely lies in a known folder goes in bulk.
+        # Paths that surely lie in a known folder are dropped in bulk.
         doubtful = pc.match_substring_regex(paths, _STEPS_OUT.pattern)
         for prefix in prefixes:
             inside = pc.and_not(pc.starts_with(paths, prefix), doubtful)

@@ -24,7 +24,7 @@ from icecore.engine.log.store import MODELS, EventStore
 ROOT = "root"
 UUID = "warehouse-uuid"
 SHARED = "shared"
-"""What is known of a warehouse: its folder, its identity, and locations of other ones that a clone reads only."""
+"""The keys of what is known of a warehouse: its folder, identity, and locations of others that a clone only reads."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
@@ -78,7 +78,7 @@ def local_folder(path: str | os.PathLike[str]) -> Path:
 def inferred_root(store: EventStore) -> str | None:
     """The folder that the first table or view with a default location lies in; None where there is none.
 
-    Of tables that were given a place, the folder around it that holds the log which this one was copied from.
+    Where all were given locations, it is the folder around one that holds the log which this one was copied from.
     """
     created = [e for e in store.naming_events() if e.kind in (TABLE_CREATED, VIEW_CREATED)]
     for event in created:

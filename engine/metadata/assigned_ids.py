@@ -2,7 +2,7 @@
 
 A client that decided on an older state may name an id that another commit took meanwhile. As in Java's
 TableMetadata.Builder such a part gets the next free id, and one that is equal to a part of the table stands for that.
-What the same commit says of the id that the client gave means the part that the client added. Spec: the REST catalog's
+Where the same commit names the client's id, it means the part that the client added. Spec: the REST catalog's
 TableUpdate.
 """
 
@@ -150,7 +150,7 @@ class _Parts(Generic[P]):
         return used
 
     def moved(self) -> dict[int, int]:
-        """The ids that mean another part now than the client meant, with those that it has."""
+        """The ids that the client gave and that changed, with those that its parts have."""
         return {given: part_id for given, part_id in self.became.items() if given != part_id}
 
     def _free(self, given_id: int) -> int:

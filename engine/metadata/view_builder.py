@@ -50,7 +50,7 @@ class ViewBuilder:
         self._properties = dict(base.properties) if base else {}
         self._last_schema_id: int | None = None
         self._last_version_id: int | None = None
-        # What the commit says of an id that it gave means what it added, which may have got another one.
+        # The ids that the commit gave, with those that its parts got: where it names the former it means its own part.
         self._schema_ids: dict[int, int] = {}
         self._version_ids: dict[int, int] = {}
         self._added_versions: set[int] = set()

@@ -61,7 +61,7 @@ def branch_for(metadata: TableMetadata, branch: str, summary: Mapping[str, str])
 
 
 def staged_by_session(properties: Mapping[str, str], setting: Callable[[str], str | None]) -> dict[str, str]:
-    """The snapshot properties that stage what a session of Spark writes to a table of these properties, as it is set.
+    """The snapshot properties that stage a Spark session's writes to a table of these properties, by its settings.
 
     Raises ValidationError for a branch: rows that are read before they are published would be main's.
     """

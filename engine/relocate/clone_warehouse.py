@@ -95,7 +95,7 @@ def _made(
     log = target / f"{LOG_FILE}{UNFINISHED}"
     count, size = copy_warehouse(source, log, progress, metadata_only=metadata_only)
     with contextlib.closing(EventStore(log, create=False)) as store:
-        # What shares the data is made of the original's files.
+        # A clone that shares data is made of the original's files.
         files = files if metadata_only else storage_of(store, place)
         done = Relocating(store, place, ev.WAREHOUSE_CLONED, who, files, metadata_only, progress).run()
     os.replace(log, target / LOG_FILE)

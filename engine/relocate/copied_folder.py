@@ -75,7 +75,7 @@ def own_archives(store: EventStore, folder: Path) -> None:
 def _leave_later_versions(store: EventStore, folder: Path, known: Set[Path]) -> None:
     """Deletes the copies of versions that are neither in a copied log nor were among the files `known` before it.
 
-    Taken for another engine's commits they would be of a later moment, and of data files that may not be there.
+    They would be taken for another engine's commits: of a later moment, and with data files that may not be copied.
     """
     home = store.path.absolute().parent
     for row in store.rows(FOREIGN, "numbered_heads"):
@@ -124,7 +124,7 @@ def _links(folder: Path) -> Iterator[Path]:
 
 
 def _copy_claims(found: list[Path], target: Path) -> None:
-    """Copies the claims on versions, before the log: one on a version that it does not have must not be missing."""
+    """Copies the claims on versions before the log: one on a version that the copied log lacks must be there."""
     shutil.rmtree(target / CLAIMS_FOLDER, ignore_errors=True)
     for path in found:
         with contextlib.suppress(FileNotFoundError):
@@ -147,7 +147,7 @@ def _copy_files(found: list[Path], log: Path, folder: Path, progress: Progress) 
     target = log.parent
     wanted = {path.relative_to(folder) for path in found}
     for path in files_of(target):
-        # What an earlier call left that came to nothing.
+        # A leftover of an earlier call that failed.
         if path.relative_to(target) not in wanted and not path.name.startswith(log.name):
             path.unlink()
     size = 0

@@ -1,6 +1,7 @@
-"""Versions of file system tables that a folder has and its log has not, as of a copy that was made of a live warehouse.
+"""Versions of file system tables that a folder has and its log lacks, as in a copy of a live warehouse.
 
-They are taken for another engine's commits, and may be: so they are only refused where what they need is not there.
+They are taken for another engine's commits, and may be that: so they are refused only where files that they need are
+missing.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from icecore.projections.inspect.reachable_files import needed_files
 
 
 def check_later_versions(repository: Repository) -> None:
-    """Raises ForeignCommitError for a version that is not in the log, and names files that are not there whole.
+    """Raises ForeignCommitError for a version that the log lacks and whose files are missing or cut off.
 
-    Of those of a table the newest counts: what one before it named may have been expired since.
+    Of each table only the newest is checked: files that an earlier one names may have been expired since.
     """
     repository.materializer.settle_claims()
     for row in repository.store.rows(FOREIGN, "numbered_heads"):
@@ -43,7 +44,7 @@ def _newest_version(repository: Repository, state: TableState) -> str | None:
 
 
 def _missing(repository: Repository, state: TableState, location: str) -> str | None:
-    """The first file that is not there of those that a version's new snapshots need; None where all are."""
+    """The first missing file that a version's new snapshots need; None where all are there."""
     storage, known = repository.storage_of(state), state.metadata.snapshots_by_id
     try:
         metadata = read_foreign(location, storage).metadata

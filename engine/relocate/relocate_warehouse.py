@@ -40,7 +40,7 @@ from icecore.projections.files.pointers import take_to_be_there
 from icecore.projections.files.version_claims import relocate_claims
 
 Progress = Callable[[str, int, int], None]
-"""Is told what is done, how many of how many."""
+"""A callback that is told the step, how much of it is done, and how much there is."""
 
 
 def no_progress(_: str, __: int, ___: int) -> None:
@@ -119,8 +119,8 @@ class Relocating:
         engine's commit can't be adopted or lacks files, ValidationError where metadata can't be told from tables
         outside of the folder, StorageError; the warehouse is as it was then.
         """
-        # Before a look at them: a claim of a version that was left behind must not lead to the former folder, nor one
-        # of a clone to files of its original.
+        # Before any look at versions: a claim that was left behind must not lead to the former folder, nor one of a
+        # clone to files of its original.
         own = self.folder.opened if self.kind == ev.WAREHOUSE_CLONED else None
         relocate_claims(self.store.path.absolute().parent / CLAIMS_FOLDER, self.step.mapping(), own)
         check_later_versions(self._repository)
@@ -207,9 +207,10 @@ class Relocating:
         return {f for s in states for f in _folders_of(s) if not self._is_own(f)} | {old for old, _ in self._folders}
 
     def _folders_elsewhere(self, states: Sequence[TableState | ViewState]) -> tuple[tuple[str, str], ...]:
-        """The folders elsewhere that tables and views inside write to, or did metadata, with their places in a clone.
+        """The outside folders that tables and views inside write to, or wrote metadata to, with their places in clones.
 
-        Raises ValidationError where metadata lies around a table that stays where it is. Data around one is only read.
+        Raises ValidationError where such a metadata folder holds a table that stays where it is. A data folder that
+        does is only read.
         """
         metadata, former, data, stay = dict[str, str](), dict[str, str](), dict[str, str](), set[str]()
         for state in states if self.kind == ev.WAREHOUSE_CLONED else ():
@@ -228,7 +229,7 @@ class Relocating:
                     path = local_path(outside)
                     place = f"{self.step.mapping().resolve(m.location)}/{name}"
                     found.setdefault(outside if path is None else f"file://{path}", place)
-        # Whose metadata is in a folder now has it beside its own, with the version hint: others were there once.
+        # A folder with its version hint goes to a table whose metadata is in it now, before one whose was there once.
         metadata = former | metadata
         for folder in {**data, **metadata}:
             other = next((f for f in sorted(stay) if is_inside(f, folder)), None)
@@ -242,7 +243,7 @@ class Relocating:
         return tuple(sorted((data | metadata).items()))
 
     def _copy_statistics(self, tables: Iterable[TableState], step: Relocation) -> None:
-        """Copies what lies beside metadata in other folders than the warehouse's, and follows from no event."""
+        """Copies statistics files from outside folders that tables write to, as they follow from no event."""
         for state in (s for s in tables if step.folders and s.purged_at is None):
             m = state.metadata
             with self._noting(state.identifier):

@@ -95,7 +95,7 @@ class States(Generic[S]):
             if found is None:
                 raise self.kind.missing(f"there is no {stream}")
             if self.store.is_committed(found.position):
-                # Other threads read it here: what is in a transaction yet is not theirs to see.
+                # Other threads read the cache, and must not see what is not committed yet.
                 self._states[stream] = found
             return found
 
@@ -175,7 +175,7 @@ class States(Generic[S]):
         return None if state is None else self.kind.encode(state)
 
     def _noted(self, stream: str, *rows: sqlite3.Row | None) -> S | None:
-        """The latest checkpoint that the log bears out and that can be read; the log itself tells the rest."""
+        """The state of the latest checkpoint that fits the log and can be read; None where all is to be replayed."""
         noted = [r for r in rows if r is not None]
         for row in sorted(noted, key=lambda r: int(r["stream_version"]), reverse=True):
             if not _is_checkpoint(self.store, stream, row):

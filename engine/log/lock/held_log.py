@@ -1,8 +1,8 @@
 """The files of a log as a process has them open, and whether it still has its locks on them.
 
 SQLite's locks are the process's: the system gives them up as soon as anything in the process closes the log's file, as
-a copy of the folder does, and a forked process never has them. Who closes the log next takes himself for the last one
-and removes the write-ahead log, into which the others would commit on.
+a copy of the folder does, and a forked process never has them. Another process that closes the log then takes itself
+for the last one and removes the write-ahead log, into which this process would go on committing.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ class _WriteAheadLog:
 
 
 _open: dict[FileId, _WriteAheadLog] = {}
-"""By the log's file: SQLite has one memory of its locks for all connections of a process."""
+"""The open write-ahead logs, by the log's file: SQLite has one memory of its locks for all connections of a process."""
 _lost: set[FileId] = set()
-"""Logs of which no connection may be made or used any more, and one stays open: the last one to close would write what
-it holds over the commits of others."""
+"""Logs to which no connection may be made or used any more.
+
+One connection to each stays open: the last one to close would write what its WAL holds over the commits of others.
+"""
 _lock = fork_safety.Lock()
 
 
@@ -88,7 +90,7 @@ class HeldLog:
         return True
 
     def _joined(self, file_id: FileId, wal_id: FileId) -> _WriteAheadLog:
-        """The write-ahead log that this process has open, of which its other connections may have one that is gone."""
+        """The write-ahead log that this process has open: that of its other connections, which may be gone by now."""
         with _lock:
             found = _open.get(file_id)
             if found is None or not found.holders:
@@ -97,7 +99,7 @@ class HeldLog:
             return found
 
     def leave(self) -> None:
-        """Notes that the connection is closed. Where its thread ends without, nothing holds this any more."""
+        """Notes that the connection is closed. If its thread ends without that, the weak reference ends by itself."""
         if self._wal is not None:
             self._wal.holders.discard(self)
 

@@ -1,4 +1,4 @@
-"""The end of a transaction without what it did."""
+"""The rollback of a transaction."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from icecore.engine.common.fork_safety import Lock
 from icecore.engine.errors import WarehouseLockedError
 
 LONGEST_S = 0.05
-"""For how long parts are taken into a group: for so long other processes wait for the lock."""
+"""The seconds for which parts are taken into a group; other processes wait for the lock that long."""
 LARGEST = 64
 IN_A_ROW_S = 0.1
 LET_IN_S = 0.0045
@@ -43,7 +43,7 @@ class QueuedWrite:
     _woken: threading.Event = field(factory=threading.Event)
 
     def run(self, write: Callable[[Callable[[Any], Any]], Any]) -> None:
-        """Writes it, by what calls its body."""
+        """Writes the part: calls `write` with its body, in the context of its own thread."""
         self.has_begun = True
         self.result = self._context.run(write, self.body)
 
@@ -71,7 +71,7 @@ class WriteGroups:
     def __init__(self, write: Callable[[QueuedWrite, Following], None], timeout_s: float) -> None:
         """`write` makes one transaction of a part and those that follow; an error in one of these is noted there.
 
-        For a turn a thread waits no longer than `timeout_s`.
+        A thread waits `timeout_s` at most for its turn.
         """
         self._write = write
         self._timeout_s = timeout_s
@@ -103,11 +103,11 @@ class WriteGroups:
             if part.leads:
                 self._lead(part)
         except BaseException:
-            # Interrupted before it waits it is still queued: nobody would lead once it is to.
+            # A part that is interrupted before it waits is still queued, and could be chosen to lead without a thread.
             self._withdrawn(part)
             raise
         finally:
-            # Whatever interrupts this thread: nobody else could lead.
+            # After any interrupt, too: nobody else could lead.
             if part.leads:
                 self._hand_on()
         if part.error is not None:
@@ -168,7 +168,7 @@ class WriteGroups:
             self._write(first, following)
         except BaseException as e:
             if isinstance(e, WarehouseLockedError) and not first.has_begun:
-                # Who waited with it waited as long.
+                # The threads that waited with it have waited as long.
                 with self._lock:
                     group += self._waiting
                     self._waiting.clear()

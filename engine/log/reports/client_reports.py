@@ -1,6 +1,6 @@
-"""Reports of clients on their scans and commits: beside the log, in a file of their own, the oldest of which go.
+"""Reports of clients on their scans and commits, in a file of their own beside the log; the oldest are dropped.
 
-They are told apart from the log in all ways: none is verified, replayed, cloned or needed.
+They are no part of the log: no report is verified, replayed, cloned or needed.
 """
 
 from __future__ import annotations
