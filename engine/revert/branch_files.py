@@ -48,8 +48,8 @@ class BranchChange:
 class LiveFiles:
     """The live data and delete files of a snapshot, or of some of its manifests, read when they are asked for.
 
-    They are canonical entries, all inherited, of the columns needed here. Reading them raises StorageError,
-    CorruptFileError.
+    They are canonical entries with inherited values filled in, in the columns needed here. Reading them raises
+    StorageError, CorruptFileError.
     """
 
     repository: Repository

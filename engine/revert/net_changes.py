@@ -1,6 +1,6 @@
 """The files of branches that commits changed, whoever made them: the live ones before and after are compared.
 
-Only manifests that not both lists have are read.
+Only manifests that one list has and the other lacks are read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def net_changes(
 
 
 def _base(before: TableMetadata, after: TableMetadata, branch: str, made: Sequence[Snapshot]) -> Snapshot | None:
-    """The head of a branch before snapshots were made on it or, where it was made with them, what it began with."""
+    """The head of a branch before the snapshots were made on it; where it was made with them, what it began with."""
     if (ref := before.refs.get(branch)) is not None:
         return before.find_snapshot(ref.snapshot_id)
     ids = {s.snapshot_id for s in made}

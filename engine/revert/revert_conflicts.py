@@ -12,7 +12,7 @@ NAMED = 5
 
 
 def later_commits(store: EventStore, event: Event, touches: Callable[[Event], bool] = lambda _: True) -> str:
-    """The later commits to the event's stream that touch the same, as the end of a sentence."""
+    """The later commits to the event's stream for which `touches` holds, as the end of a sentence."""
     found = [e for e in store.stream_events(event.stream, event.stream_version) if touches(e)]
     told = [_describe(e) for e in found if e.kind not in ABOUT_FILES]
     if not told:

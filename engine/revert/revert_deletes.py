@@ -1,9 +1,9 @@
-"""The checks that rows come back, and go, as the delete files that go and come back say (Spec: SP3).
+"""The checks that a revert which removes or restores delete files restores and deletes the right rows (Spec: SP3).
 
-A delete file that goes gives rows back only where the data files that it applied to are still there; one that comes
-back takes them away again only there, and must not meet others. A data file that comes back must meet the very delete
-files that applied to it. Rows that come back, with either, may be those of a file that goes as they were before an
-update, so that no row of that file may have been deleted since.
+A removed delete file gives rows back only where the data files that it applied to are still there. A restored one
+deletes rows again only there, and must not apply to other data files. A restored data file must meet the very delete
+files that applied to it. Restored rows may be those of a removed data file as they were before an update, so no row of
+that file may have been deleted since.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Rows:
         return cls(specs, states[-1].metadata.all_fields)
 
     def of(self, entries: pa.Table) -> list[dict[str, Any]]:
-        """The columns of _WHERE, with the `key` of the path, that of the data file that is `named`, and `place`."""
+        """The columns of _WHERE, with keys of path (`key`), referenced data file (`named`) and partition (`place`)."""
         found = entries.select(_WHERE).append_column("key", path_keys(entries["file_path"]))
         found = found.append_column("named", path_keys(entries["referenced_data_file"]))
         places = partition_keys(entries, self.specs, self.fields)
@@ -93,7 +93,7 @@ def check_deletes(
     now: TableState,
     refuse: Refuse,
 ) -> None:
-    """Raises the error that `refuse` makes where delete files would not do as they did.
+    """Raises the error that `refuse` makes where delete files would apply otherwise than they did.
 
     Data files are read only where there are any delete files.
     """
@@ -132,7 +132,7 @@ def _check_what_they_meet(
     change: BranchChange,
     refuse: Refuse,
 ) -> None:
-    """The delete files that come back meet the data files that they met, no others, and no other deletion vector."""
+    """Checks that delete files which come back meet the data files that they met, no others, and no other deletes."""
     gone, returning = _paths(data_of(change.added)), _paths(data_of(change.removed))
     stays = [row for row in rows.of(live.data) if row["key"] not in gone]
     there = {row["key"] for row in stays} | returning

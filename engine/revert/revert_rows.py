@@ -105,9 +105,9 @@ def _built_upon(
     head: Snapshot,
     refuse: Refuse,
 ) -> tuple[Snapshot, ...]:
-    """The snapshots of the branch from the commit's on, oldest first; the branch has that one in its history.
+    """The snapshots of the branch from the commit's own on, oldest first.
 
-    Else rows that it removed may be there, in other files by now.
+    Raises where the branch has that one no more in its history: rows that it removed may then be there in other files.
     """
     made, found = after.metadata.refs[branch], list[Snapshot]()
     for ancestor in ancestors_since(repository, now, head.snapshot_id, before.position):
@@ -120,7 +120,7 @@ def _built_upon(
 def _check_not_rewritten(
     repository: Repository, change: BranchChange, now: TableState, since: Iterable[Snapshot], refuse: Refuse
 ) -> None:
-    """No file that comes back did so before, and had its rows written to other files then."""
+    """Checks that no file which comes back came back before, and had its rows written to other files then."""
     removed, added = (set(file_keys(entries).to_pylist()) for entries in (change.removed, change.added))
     for earlier, later in pairwise(since):
         try:
@@ -133,7 +133,7 @@ def _check_not_rewritten(
 
 
 def _check_there(repository: Repository, change: BranchChange, now: TableState, refuse: Refuse) -> None:
-    """The files that come back are on storage, with sequence numbers in the log, and their specs in the table."""
+    """Checks that files which come back are on storage, with sequence numbers in the log and specs in the table."""
     specs = set(change.removed["spec_id"].to_pylist())
     if unknown := sorted(specs - now.metadata.specs.keys()):
         raise refuse(f"the partition specs {unknown} of its files are gone", (RemovePartitionSpecs,))
@@ -157,9 +157,9 @@ def _as_added(removed: pa.Table) -> pa.Table:
 def _removals(
     repository: Repository, state: TableState, head: Snapshot, added: pa.Table, without: Collection[str]
 ) -> tuple[ManifestRemoval, ...]:
-    """For each manifest that holds one of the files, or a delete file that only says something of one: its split.
+    """The split of each manifest that holds one of the files, or a delete file that references one of the data files.
 
-    None of the manifests of data files `without`, by their paths, holds one.
+    Data manifests `without`, by their paths, hold none of them.
     """
     out = []
     keys, data = file_keys(added), path_keys(data_of(added)["file_path"])

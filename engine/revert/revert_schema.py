@@ -1,4 +1,4 @@
-"""The way back of a schema, where what was written since by the later one fits the earlier one too."""
+"""The way back of a schema, where rows that were written since, under the later one, fit the earlier one too."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from icecore.engine.spec.updates.table_update import TableUpdate
 def values_check(
     repository: Repository, before: TableState, after: TableState, now: TableState, refuse: Refuse
 ) -> Callable[[TableMetadata], list[TableUpdate]]:
-    """A check that no file came, beside those that are found here to fit, which keeps the schema from being set back.
+    """A check that the refs are still those whose files are found here to fit the earlier schema.
 
-    A file that took over the rows of others has no values of a column that was dropped, though it comes back. One of a
-    wider type may hold what the narrower one does not, and one of an optional column nulls. Raises the error that
-    `refuse` makes; the check raises StaleRemovals.
+    Files do not fit that rewrote rows without a dropped column which comes back, that may hold values of a wider type,
+    or nulls of an optional column. Raises the error that `refuse` makes for such a file; the check raises
+    StaleRemovals.
     """
     is_bound = _is_bound(repository, before, after, now, refuse)
 
@@ -39,7 +39,7 @@ def values_check(
 
 
 def _is_bound(repository: Repository, before: TableState, after: TableState, now: TableState, refuse: Refuse) -> bool:
-    """Whether the schema is set back to one that files may not fit. None is there that does not."""
+    """Whether the schema is set back to one that files may not fit; raises the error of `refuse` if one does not."""
     old, new = before.metadata.schema(), after.metadata.schema()
     if old.same_fields(new) or not now.metadata.schema().same_fields(new):
         return False
@@ -63,7 +63,7 @@ def _dropped(old: Schema, new: Schema) -> Iterator[str]:
 
 
 def _loosened(old: Schema, new: Schema) -> Iterator[str]:
-    """The fields that may hold more in the new schema, with what that is."""
+    """The fields that may hold more values in the new schema, in words."""
     for field_id in sorted(old.field_ids & new.field_ids):
         was, is_now = old.find_field(field_id), new.find_field(field_id)
         if isinstance(was.field_type, PrimitiveType) and was.field_type != is_now.field_type:
@@ -73,7 +73,7 @@ def _loosened(old: Schema, new: Schema) -> Iterator[str]:
 
 
 def _written_since(repository: Repository, branch: str, after: TableState, now: TableState) -> pa.Table:
-    """The entries of a ref's data files that it, or main where it was not there yet, did not have then."""
+    """The entries of data files that a ref has now and that it, or main if the ref is newer, did not have then."""
     then = after.metadata.refs.get(branch) or after.metadata.refs.get(MAIN_BRANCH)
     base = None if then is None else after.metadata.find_snapshot(then.snapshot_id)
     head = now.metadata.find_snapshot(now.metadata.refs[branch].snapshot_id)

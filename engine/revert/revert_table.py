@@ -52,12 +52,12 @@ def revert_commands(
         return CommitConflictError(f"{positions_text(events)} can't be reverted: {why}{named}")
 
     def is_only_made(branch: str, now: TableMetadata) -> bool:
-        """Whether the commits made a branch, to which nothing came since: it goes as it came."""
+        """Whether the commits made a branch to which nothing came since: then the ref alone is removed."""
         is_new = branch != MAIN_BRANCH and branch not in before.metadata.refs
         return is_new and now.refs.get(branch) == after.metadata.refs.get(branch)
 
     def check_shape(metadata: TableMetadata) -> list[TableUpdate]:
-        """The spec and order of the moment may use columns that only the reverted schema has."""
+        """Raises where the present spec or sort order uses columns that only the reverted schema has."""
         try:
             metadata.spec().check(metadata.schema())
             metadata.sort_order().check(metadata.schema())

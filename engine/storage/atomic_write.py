@@ -24,12 +24,11 @@ _ATTEMPTS = 3
 def put_file(
     path: str, data: bytes, *, scratch: str | None, replace: bool, durable: bool, late: LateFiles | None = None
 ) -> None:
-    """Puts a whole local file in place, in a folder that is there; its bytes are on the disk before it has its name.
+    """Puts a whole local file in place, in an existing folder; if `durable`, it is on the disk before it has its name.
 
-    A new one among `late` files has its name before.
-
-    It is written in the folder `scratch`, or beside its place where that is None or on another file system. Without
-    `replace`, raises FileExistsError where there is a file already. Raises OSError.
+    A new one among `late` files has its name first, and is made durable with them. It is written in the folder
+    `scratch`, or beside its place where that is None or on another file system. Without `replace`, raises
+    FileExistsError where there is a file already. Raises OSError.
     """
     for attempt in range(_ATTEMPTS):
         folder = _folder_for(os.path.dirname(path), scratch)
@@ -87,7 +86,7 @@ def _sweep_one(path: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _folder_for(beside: str, scratch: str | None) -> str:
-    """The folder to write a file in that goes into another one; found out again after a write that failed."""
+    """The folder in which a file for another one is written: `scratch` if possible; cached until a write fails."""
     if scratch is None:
         return beside
     try:

@@ -24,7 +24,7 @@ CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memo
 
 
 def within_memory(most: int) -> int:
-    """So many bytes, or a small part of the memory of the machine or container where that is less."""
+    """The given number of bytes, or a small part of the memory of the machine or container where that is less."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     memory = min([machine, *map(_limit, CONTAINER_LIMITS)])
     return min(most, int(memory) // PART_OF_MEMORY)

@@ -36,8 +36,8 @@ def translated(location: str, doing: str, target: str | None = None) -> Iterator
     """A context in which errors of the operating system and of file systems become an IcecoreError naming the location.
 
     `target` is the location that it is mapped to, which the error for a missing file names too. Raises
-    MissingFileError,
-    FileExistsInStorageError, ReadOnlyError, StorageError, and ValidationError for a location that is none.
+    MissingFileError, FileExistsInStorageError, ReadOnlyError, StorageError, and ValidationError for a location that is
+    none.
     """
     try:
         yield
@@ -62,7 +62,7 @@ def translated(location: str, doing: str, target: str | None = None) -> Iterator
 T = TypeVar("T")
 FOLDER_TRIES, FOLDERS_KNOWN = 20, 10_000
 GCS_PATIENCE_S = 20
-"""How long Google's client tries to reach its service, for 15 minutes else; Amazon's gives up after some seconds."""
+"""The seconds for which Google's client tries to reach its service, else 15 minutes; Amazon's gives up after some."""
 
 
 def _arrow_error() -> type[Exception]:
@@ -90,7 +90,7 @@ class Storage:
     shared: tuple[str, ...] = ()
     """Locations that a clone only reads."""
     check_read: Callable[[str], None] | None = None
-    """Raises for a location, resolved already, that whole files are not to be read from."""
+    """A check of a resolved location before a whole file is read from it; raises where that is forbidden."""
     _filesystems: dict[str, Any] = field(factory=dict, repr=False)
     _made: OrderedDict[str, None] = field(factory=OrderedDict, repr=False)
     """The last local folders that it made."""
@@ -158,7 +158,7 @@ class Storage:
         return self._filesystems[scheme], location.split("://", 1)[1]
 
     def read_bytes(self, location: str, most: int | None = None) -> bytes:
-        """The whole content of a file, of one on disk that is no pipe or device: those never end.
+        """The whole content of a file; one on disk must be no pipe or device, as reading those may never end.
 
         Raises MissingFileError, StorageError, and CorruptFileError for one of more than `most` bytes.
         """
@@ -174,7 +174,7 @@ class Storage:
                 with filesystem.open_input_stream(inner) as stream:
                     return bytes(stream.read())
             with filesystem.open_input_file(inner) as file:
-                # Whose size came with its opening: to ask for it is a request of its own.
+                # The size came with the opening; to ask for it before would be another request.
                 check_size(location, file.size(), most)
                 return bytes(file.read())
 
@@ -206,7 +206,7 @@ class Storage:
     def write_atomic(self, location: str, data: bytes, late: LateFiles | None = None, *, durable: bool = True) -> None:
         """Puts a whole file in place: a reader sees the old content or the new one, never a part.
 
-        It is durable then, or when the `late` files are; one that is not to be `durable` is for whoever can do without.
+        It is durable then, or once the `late` files are; with `durable=False` it may be lost in a crash.
         """
         self._write(location, data, replace=True, late=late, durable=durable)
 
@@ -241,7 +241,7 @@ class Storage:
             with translated(location, "make"):
                 self._make_folder(path)
             while self._made.pop(path, path) is None:
-                # It was asked for, and stays when a file in it is unwritten.
+                # Folders that were asked for stay when a file in them is unwritten.
                 path = os.path.dirname(path)
 
     def sync(self, location: str) -> None:
@@ -263,7 +263,7 @@ class Storage:
                 sync_path(path)
 
     def _in_folder(self, path: str, write: Callable[[], T]) -> T:
-        """Writes a file whose folder is made first, again where somebody just took it or one above it away."""
+        """Makes a file's folder and writes the file, again where somebody just removed the folder or one above it."""
         folder = os.path.dirname(path)
         for _ in range(FOLDER_TRIES):
             with contextlib.suppress(FileNotFoundError):
@@ -338,7 +338,7 @@ class Storage:
             self._made.pop(path, None)
 
     def drop_checksum(self, location: str) -> None:
-        """Deletes the checksum that Hadoop keeps beside a local file, and would find another one damaged by."""
+        """Deletes the checksum that Hadoop keeps beside a local file: by it a new file would look damaged to Hadoop."""
         path = self.local_path(location)
         if path is not None:
             folder, name = os.path.split(path)

@@ -1,7 +1,7 @@
 """Files that become durable together: each is in its place when it is written, all are on the disk at the end.
 
-One after another they take the disk's time for each; at once they share the journal of its file system. What names them
-must not be stored before that end. A file that is there already is never one of them: it may be needed as it was.
+One after another they take the disk's time for each; at once they share the journal of its file system. Nothing that
+names them may be stored before that end. A file that is there already is never one of them: it may be needed as it was.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from icecore.engine.errors import StorageError
 
 AT_ONCE = 16
 FEW = 4
-"""So many, as of one commit alone, are not worth handing over to threads."""
+"""Up to this number, as of one commit alone, files are not worth handing over to threads."""
 MOST = 256
-"""As many are open before those so far are made durable."""
+"""The most files that are open: at this number those so far are made durable."""
 _Work: TypeAlias = tuple[str, Callable[[], object]]
 Result = TypeVar("Result")
 

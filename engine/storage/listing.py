@@ -52,7 +52,7 @@ class LocationIndex:
     def of(self, location: str) -> set[Place]:
         """All places that a location may mean: as it is written, percent-decoded, and behind symbolic links."""
         target = self.storage.resolve(location)
-        # Decoded, a partition's `%00` is what no file can be named.
+        # Decoded, a partition's `%00` is a NUL, which no file name can hold.
         texts = {text for text in (target, unquote(target)) if "\0" not in text}
         return {place for text in texts for place in self._spellings(text)}
 

@@ -20,7 +20,7 @@ from icecore.engine.common.location import EQUAL_SCHEMES, to_uri
 from icecore.engine.errors import ForbiddenLocationError
 
 OWN_FILES = (".icecore", "icecore.db", "icecore.reports.db")
-"""How the names of the files and folders begin that a warehouse keeps for itself."""
+"""The beginnings of names of files and folders that a warehouse keeps for itself."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_=+-][A-Za-z0-9_=+.-]*")
 """Names of files that all engines read in one way."""
@@ -62,7 +62,7 @@ class LocationRules:
             raise ForbiddenLocationError(f"the {what} {location!r:.500} {fault}")
 
     def allowing(self) -> Callable[[str], bool]:
-        """Whether a file may be at a location, answered quickly for many files of few folders."""
+        """A test whether a file may be at a location, quick for many files of few folders."""
         known: dict[str, bool] = {}
 
         def allows(location: str) -> bool:
@@ -134,7 +134,8 @@ Decode: TypeAlias = "Callable[[str], str]"
 def _readings(root: str) -> Iterator[Reading]:
     """The ways in which engines read a location, each as its store and a path without `..`.
 
-    Those that cut a location off are left out where they would cut the root too: an engine that does so can't use it.
+    Ways that cut a location off are left out where they would cut the root too: an engine that does so can't use the
+    root.
     """
     for decode in (_as_it_is, _decoded):
         for cut in ("", *(c for c in "?#" if c not in decode(root))):
@@ -192,7 +193,7 @@ def _is_own(location: tuple[str, str], home: tuple[str, str]) -> bool:
 
 
 def place_keys(location: str, *, follow: bool = True) -> set[str]:
-    """Texts of which two locations of one folder share one: as it is written, decoded, and with links followed."""
+    """The keys of a folder's location: as written, decoded, and with links followed. All of one folder's share one."""
     keys = set()
     for text in (location, _decoded(location)):
         store, path = path_of(text)

@@ -1,4 +1,4 @@
-"""Whole reads of files on disk, which end: of what may have any name, no pipe is waited for and no device is read."""
+"""Whole reads of files on disk that surely end: a name may be that of a pipe, which would wait, or of a device."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class AuditedRows:
 
 
 def joined(schema: pa.Schema, tables: Iterable[tuple[AuditedTable, pa.Table]]) -> pa.Table:
-    """The rows of tables, as they are in the schema after its columns of NAMED. Columns that they lack are null."""
+    """The rows of several tables in one schema, in which NAMED comes first; columns that a table lacks are null."""
     told = list(schema)[len(NAMED) :]
     found, named = [], []
     for audited, rows in tables:
@@ -60,7 +60,7 @@ def joined(schema: pa.Schema, tables: Iterable[tuple[AuditedTable, pa.Table]]) -
         named.append(audited.named)
     if not found:
         return schema.empty_table()
-    # Names are repeated, and nulls made, of all tables at once: each table apart has its price.
+    # Names and nulls are made for all tables at once, which is cheaper than table by table.
     which = pa.array(np.repeat(np.arange(len(found)), [t.num_rows for t in found]))
     names = [pa.array([n[f.name] for n in named], f.type).take(which) for f in NAMED]
     together = pa.concat_tables(found)

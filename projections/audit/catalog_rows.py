@@ -22,9 +22,9 @@ _AT = pa.timestamp("ms", "UTC")
 
 
 def log(of: AuditedRows) -> pa.Table:
-    """The rows of `log`, of some tables alone where an audit is about these.
+    """The rows of `log`, only those of some tables where an audit is about these.
 
-    What a query says of its column `name` is of whole names, and limits nothing.
+    A query's condition on the column `name`, which holds whole names, limits nothing.
     """
     limits = of.needed.limits or ()
     return _logged(of) if limits and all("namespace" in limit for limit in limits) else of.catalog.log()

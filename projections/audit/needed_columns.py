@@ -1,6 +1,6 @@
 """The need of a query for columns that take long to make.
 
-It is told of the names in the query: a star, or a table's name where a column could stand, needs all columns.
+It is read from the names in the query: a star, or a table's name where a column could stand, needs all columns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _names_a_row(statement: exp.Expression) -> bool:
 
 
 def _is_open(statement: exp.Expression) -> bool:
-    """Whether which columns are meant follows from those that there are."""
+    """Whether the tables' columns decide which ones are meant, as in PIVOT or a NATURAL JOIN."""
     if isinstance(statement, exp.Summarize | exp.Pivot) or statement.find(exp.Pivot, exp.Summarize) is not None:
         return True
     if any(not isinstance(t.this, exp.Identifier) for t in statement.find_all(exp.Table)):

@@ -71,16 +71,17 @@ class Matching(Texts):
         first, *others = ("".join("." if c == "_" else re.escape(c) for c in part) for part in pattern.split("%"))
         if not others:
             return cls.of(first)
-        # What stands between two % is where it is found first: no other place lets more match, so none is tried.
+        # A text between two % is taken where it occurs first: to take it later never lets more match, so that is not
+        # tried.
         between = "".join(f"(?>.*?{part})" for part in others[:-1] if part)
         return cls.of(f"{first}{between}.*{others[-1]}")
 
 
 @frozen
 class InSmallLetters(Texts):
-    """The texts that are among others once they are in small letters.
+    """The texts whose form in small letters is among others.
 
-    One that is not ASCII always counts: what DuckDB has as small letters may not be what Python has.
+    Text that is not ASCII always counts: what DuckDB has as small letters may not be what Python has.
     """
 
     small: Texts
@@ -101,7 +102,7 @@ class Combined(Texts):
 
     @classmethod
     def of(cls, how: Callable[[Iterable[bool]], bool], *texts: Texts) -> Combined:
-        """The texts of these, side by side: a query may have a thousand conditions."""
+        """The combination of texts, flat where parts combine alike: a query may have a thousand conditions."""
         parts = (t.several if isinstance(t, Combined) and t.how is how else (t,) for t in texts)
         return cls(how, tuple(chain.from_iterable(parts)))
 
@@ -164,7 +165,7 @@ def _name(table: exp.Table) -> str:
 
 
 def _is_plain(join: exp.Join) -> bool:
-    """Whether the rows of one side don't decide which rows of the other side are joined."""
+    """Whether it is an inner, outer or cross join, and none such as SEMI, ANTI, ASOF or NATURAL."""
     method, kind, side = ((join.args.get(part) or "").upper() for part in ("method", "kind", "side"))
     return not method and (kind, side) in _PLAIN
 
@@ -312,7 +313,7 @@ class _Key:
     def _alike(
         self, one: exp.Binary | exp.Func, made: Callable[[str], Texts], *, only_ascii: bool = False
     ) -> Texts | None:
-        """The texts of the key where the first of two values is among those made of the text that the second is."""
+        """The texts of the key where the first of two values is among the texts that `made` gives for the second."""
         text = self._text(one.expression)
         if text is None or (only_ascii and not text.isascii()):
             return None

@@ -112,9 +112,9 @@ def _reason(
 
 
 def _known(statement: exp.Expression, reason: duckdb.Error) -> str:
-    """The names that there are, where one is none: columns of the tables that a statement names, else all tables.
+    """The known names, for an error about an unknown one: columns of the tables that a statement names, or all tables.
 
-    Who asks for another table is told what reads rows, before the many names.
+    For the name of another table, the text first says that `query` reads rows of tables.
     """
     own = {e.alias.lower() for e in statement.find_all(exp.CTE)}
     named = {t.name.lower() for t in statement.find_all(exp.Table)} - own

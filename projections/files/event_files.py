@@ -44,10 +44,10 @@ FOREIGN_METADATA = "foreign-metadata"
 
 @frozen
 class Expiring:
-    """Snapshots that later events of a batch remove, and the manifests that the others of the batch list.
+    """Snapshots that later events of a batch remove, and the manifests that the batch's other snapshots list.
 
-    `needed` is None where a list of these can't be read: then all manifests may be. `relocated` has the snapshots that
-    events of the batch give new lists, with the position of the last such event.
+    `needed` is None where one of those lists can't be read: then any manifest may be needed. `relocated` has the
+    snapshots that events of the batch give new lists, with the position of the last such event.
     """
 
     snapshot_ids: frozenset[int] = frozenset()
@@ -58,8 +58,8 @@ class Expiring:
     def of(cls, events: Sequence[Event], listed: Callable[[int, Snapshot | None], Iterable[str] | None]) -> Expiring:
         """The snapshots that the events of one stream expire, in order.
 
-        `listed` gives the manifests of a snapshot, which is told with its id where an event of these adds it, and None
-        where they are not known: its list may be another engine's.
+        `listed` gives the manifests of a snapshot by its id, and by the snapshot itself where an event of these adds
+        it; None where they are not known: its list may be another engine's.
         """
         relocated = {
             int(i): e.position for e in events if e.kind == TABLE_RELOCATED for i in e.payload["manifest-lists"]
@@ -94,7 +94,7 @@ class Expiring:
 
 @define
 class EventFiles:
-    """The writer of the files of one log's events, which knows how long they are."""
+    """The writer of the files of one log's events, which remembers their lengths."""
 
     _store: EventStore
     _models: ReadModels
@@ -113,10 +113,9 @@ class EventFiles:
     ) -> list[WrittenFile]:
         """Writes the files of one event, which leads from one state to the next. Writing them again is harmless.
 
-        A version of a file system table is never written over, but where it is known to be `damaged`.
-
-        What only snapshots need that later events remove is left out, and so are metadata files that later events take
-        out of the metadata log: those files may be deleted already (R2).
+        A version of a file system table is never written over, unless it is known to be `damaged`. Left out are files
+        that only snapshots need which later events remove, and metadata files that later events take out of the
+        metadata log: those files may be deleted already (R2).
         """
         expiring = expiring or Expiring()
         files = self._write_snapshots(event, state.metadata, storage, expiring)
@@ -140,7 +139,7 @@ class EventFiles:
                     try:
                         files.append(self._write_manifest(event, listed, metadata, storage))
                     except UnwritableCommitError:
-                        # One that only says what is gone is left out of the list.
+                        # A manifest that has deleted entries only is left out of the list.
                         if listed.manifest.has_live_files:
                             raise
             if expiring.needs_list(snapshot_id, event.position):
@@ -150,7 +149,7 @@ class EventFiles:
     def _write_relocated(
         self, event: Event, metadata: TableMetadata, storage: Storage, expiring: Expiring
     ) -> list[WrittenFile]:
-        """The manifests and lists that a table got anew, but for what only snapshots need that go."""
+        """Writes the manifests and lists that a relocation made, except those that only expiring snapshots need."""
         relocated = RelocatedManifests.from_dict(event.payload, event.position)
         written = [m for m in relocated.manifests if expiring.is_needed(m)]
         lists = [i for i in relocated.lists if expiring.needs_list(i, event.position)]
@@ -196,7 +195,7 @@ class EventFiles:
             for m in self._models.list_manifests(event.stream, snapshot_id) or ()
             if m.manifest.has_live_files or self._is_written(m)
         ]
-        # One that is written anew with its warehouse's folder may be from before version 3: it has no row ids (RL3).
+        # A list that a relocation writes anew may be from before version 3, without row ids (RL3).
         is_older = event.kind == TABLE_RELOCATED and snapshot.first_row_id is None
         data = write_manifest_list(
             [m.with_length(self._length(m, storage)) for m in manifests],
@@ -270,7 +269,7 @@ def sync_marker(event: Event, location: str) -> bytes:
 
 
 def create_same(storage: Storage, location: str, data: bytes, relocations: Relocations) -> None:
-    """Creates a metadata file that is new, or there already with the very same bytes, or those of a former folder.
+    """Creates a metadata file; one that is there must have the same bytes, or differ by a former folder's locations.
 
     Raises ForeignCommitError where another writer made it.
     """

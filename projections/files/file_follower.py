@@ -65,9 +65,9 @@ class FileFollower:
     _published: dict[str, TableState] = field(factory=dict)
     """States that were published with their events, which may be rolled back still."""
     hint_later: Callable[[str], object] | None = None
-    """Takes streams whose version hints may be written a little later, by `hint`, once for several commits."""
+    """A callback that takes streams whose version hints may be written later, by `hint`, once for several commits."""
     is_idle: bool = False
-    """Whether nothing is written after a commit: a clone takes others' in where its tables are the original's yet."""
+    """Whether nothing is written after a commit, as when a clone adopts commits before its tables have their places."""
 
     def follow(self, state: TableState) -> None:
         """Writes the files and checkpoints after a commit. The commit stands whatever happens here."""
@@ -86,14 +86,12 @@ class FileFollower:
     ) -> None:
         """Writes the files of an event before its COMMIT and moves the pointer in the same transaction.
 
-        `standing` is the stream's before the event, where that is known and the event is its last.
-
-        So no other engine can commit between the two. Where storage refuses a file the event stands without: the
-        pointer stays, and `follow` says so. A file system table's version is its commit, so there the error is raised:
-        StorageError, and CommitConflictError where another writer made that version.
-
-        What no manifest can hold is never accepted: ValidationError is raised for this event, and
-        UnwritableCommitError for an earlier one, of a log that an earlier release wrote, unless this event leads out.
+        So no other engine can commit between the two. `standing` is the stream's before the event, where that is known
+        and the event is its last. Where storage refuses a file the event stands without: the pointer stays, and
+        `follow` says so. A file system table's version is its commit, so there the error is raised: StorageError, and
+        CommitConflictError where another writer made that version. Entries that no manifest can hold are never
+        accepted: ValidationError is raised for this event, and UnwritableCommitError for an earlier one, of a log that
+        an earlier release wrote, unless this event leads out of that.
         """
         storage = self.storage_of(state)
         try:
@@ -133,10 +131,10 @@ class FileFollower:
             self._published[state.stream] = advance.state
 
     def _check_folder(self, state: TableState, before: TableState | None, storage: Storage) -> None:
-        """Raises CommitConflictError for a version of a table whose folder was emptied and has another one's by now.
+        """Raises CommitConflictError where a table's folder was emptied and has another table's versions by now.
 
-        No later attempt can make it. Versions are read only where the last one is a local file that is gone or has
-        another length than ours.
+        No later attempt can make this version. Versions are read only where the last one is a local file that is gone
+        or has another length than ours.
         """
         last = None if before is None else before.metadata_location
         if before is None or last is None or last == state.metadata_location or version_of(last) is None:
@@ -230,7 +228,7 @@ class FileFollower:
         return advance.state
 
     def _is_left_to_another(self, state: TableState, storage: Storage) -> bool:
-        """Whether a table was dropped whose folder has another one's versions. Raises ForeignCommitError of others."""
+        """Whether a dropped table's folder has another one's versions. Raises ForeignCommitError of a present table."""
         if state.metadata_location is None or version_of(state.metadata_location) is None:
             return False
         first = next(self.store.stream_events(state.stream))
@@ -268,7 +266,8 @@ class FileFollower:
             self._finish(state)
 
     def _finish(self, state: TableState, *, is_published: bool = False) -> None:
-        # One of a file system table is what other writers go by, and an older file may be gone by the time.
+        # Written at once: the hint of a file system table, by which other writers go, and one whose older file may be
+        # gone soon.
         is_late = self.hint_later is not None and not is_file_system(state) and not deletes_metadata(state)
         storage = self.storage_of(state)
         self.materializer.finish(state, storage, is_published=is_published, with_hint=not is_late)
@@ -292,7 +291,7 @@ class FileFollower:
             return
         self.materializer.follow_with_hint(state, self.storage_of(state), durable=durable)
         if (now := self.states.state(stream)).purged_at is not None:
-            # Meanwhile, by who found no hint in its folder.
+            # It was purged meanwhile, by a process that found no hint in its folder.
             storage = self.storage_of(now)
             drop_lone_hint(metadata_folder(now.metadata.location, now.metadata.properties), storage)
             for folder in folders_of(now):
@@ -325,8 +324,8 @@ class FileFollower:
     def _hint_again(self) -> None:
         """Writes the version hints that a crash after a commit may have left behind.
 
-        A commit notes its table with the pointer, the first open after it looks after the hint: so neither of them
-        costs a commit another transaction.
+        A commit notes its table together with the pointer, and the next open writes the hint: so no commit needs
+        another transaction for it.
         """
         if not self.store.rows(MODELS, "hints_due"):
             return

@@ -132,7 +132,7 @@ class Materializer:
                 written += self._files.write(*each, storage, expired, forgotten, damaged)
             pending, state = [], latest
         if state is not None:
-            # Who drops a table that came whole leaves its files to whoever has them.
+            # The files of a registered table that was dropped are left to whoever has them.
             lasting = [e for e in events if not (state.dropped and e.kind == TABLE_REGISTERED)]
             self._restore_foreign(lasting, state, {f.location for f in written}, storage)
             if base is None:
@@ -164,9 +164,9 @@ class Materializer:
     ) -> None:
         """Writes metadata files of other engines that the table still names and that are lost, from the log.
 
-        That of a table that came whole is looked for on a local disk alone, and is not written beside one that neither
-        it nor the log names: there another table may have been made, whose next version it would be, or the same one
-        goes on without us.
+        The file of a registered table is looked for on a local disk alone, and is not written beside one that neither
+        the table nor the log names: there another table may have been made, whose next version it would be, or the same
+        one goes on without us.
         """
         of_others = (e for e in events if e.kind in (TABLE_ADOPTED, TABLE_REGISTERED))
         adopted = [e for e in of_others if e.kind == TABLE_ADOPTED or _is_whole(e, storage)]
@@ -185,7 +185,8 @@ class Materializer:
         kept = {f.location: f.sha256 for e in events for f in kept_files(e.payload)}
         if not kept:
             return
-        # Where all are found, the lists that the log has not are not read: a registered table may have thousands.
+        # Kept lists come first: once all kept files are found no other list is read. A registered table may have
+        # thousands.
         for snapshot in sorted(state.metadata.snapshots, key=lambda s: s.manifest_list not in kept):
             if not kept:
                 return
@@ -238,7 +239,7 @@ class Materializer:
         """Notes that an event of a file system table is about to make its version; inside of the write lock."""
         self._claims.settle(event.stream)
         if event.kind == TABLE_REGISTERED:
-            # Its file lies there already: taken back, the table would be gone.
+            # A registered table's file lies there already: a claim that is taken back would delete it.
             return
         location = state.metadata_location
         if location is not None and location != (before.metadata_location if before else None):
@@ -290,7 +291,7 @@ class Materializer:
         location = state.metadata_location
         if location is None or self._store.row(MODELS, "get_file", location=location) is None:
             return False
-        # What lies beside a version that is lost may be another table's.
+        # Where a version is lost, files beside its place may be another table's.
         return not is_file_system(state) or storage.exists(location)
 
     def _hint(self, state: TableState, storage: Storage, *, durable: bool, is_ours: bool) -> None:
@@ -299,7 +300,7 @@ class Materializer:
             return
         written, location = None, self._published(state.stream) or state.metadata_location
         while location is not None and location != written:
-            # Others of its group may have been published since: their hint would be written over at once.
+            # Commits of the same group may be published meanwhile, whose hint must not be written over.
             write_hint(state, location, storage, durable=durable)
             written, location = location, self._published(state.stream)
 
@@ -312,7 +313,7 @@ class Materializer:
         return self._claims.has(stream)
 
     def forget_in_claims(self, text: str, left: str) -> None:
-        """Leaves something else in the place of a text in claims, inside of a write transaction."""
+        """Replaces a text by `left` in claims, inside of a write transaction."""
         self._claims.forget(text, left)
 
     def settle_all_claims(self) -> None:
@@ -341,14 +342,14 @@ def _steps(base: TableState | None, events: Iterable[Event]) -> Iterator[Step]:
 
 
 def _is_whole(event: Event, storage: Storage) -> bool:
-    """Whether the event of a table that came whole has its metadata file, from a local disk."""
+    """Whether the event of a registered table has its metadata file, which lay on a local disk."""
     return METADATA_FILE in event.payload and storage.local_path(event.payload["metadata-location"]) is not None
 
 
 def _has_others(location: str, known: Collection[str | None], storage: Storage) -> bool:
-    """Whether a metadata file lies in the folder of another that is none of those that are known.
+    """Whether the folder of a metadata file has another one that is not known.
 
-    Names that tell versions, as `v2.metadata.json`, are the same for all tables, so none of them is known.
+    Names that only tell versions, as `v2.metadata.json`, are the same for all tables, so they are never known.
     """
     names = {k.rpartition("/")[2] for k in known if k is not None and version_of(k) is None}
     return any(".metadata.json" in n and n not in names for n in storage.list(location.rpartition("/")[0]))

@@ -56,7 +56,7 @@ def write_view(
             # It is looked for on a local disk alone: a store that does not answer takes seconds.
             is_local = storage.local_path(event.payload["metadata-location"]) is not None
             adopted = event if is_local else None
-    # Who drops a view that came whole leaves its file to whoever has it.
+    # The file of a registered view that was dropped is left to whoever has it.
     is_left = adopted is not None and adopted.kind == VIEW_REGISTERED and state is not None and state.dropped
     if adopted is not None and state is not None and not is_left:
         location = state.metadata_location

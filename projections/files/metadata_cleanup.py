@@ -23,10 +23,10 @@ from icecore.engine.spec.updates.metadata_update import RemoveProperties, SetLoc
 from icecore.engine.spec.updates.table_update import TableUpdate
 from icecore.engine.storage.file_io import Storage
 
-# Where an event names the files that go with it, and the schema version from which on it does.
+# The field in which an event names the files that go with it, and the schema version from which on events have it.
 DELETED_METADATA = "deleted-metadata"
 NAMING_VERSION = 2
-# In `written_file`: to be deleted, and deleted.
+# Kinds in `written_file`: to be deleted, and deleted.
 FORGOTTEN = "metadata-forgotten"
 DELETED = "metadata-deleted"
 
@@ -71,8 +71,8 @@ class DroppedMetadata:
 def new_versions_max(state: TableState, updates: Iterable[TableUpdate]) -> dict[str, int]:
     """The part of a commit's payload that says how long the metadata log may be from this commit on (MD2).
 
-    Empty where it gets no other length by that. Events of earlier releases lack it: there a new limit holds from the
-    next commit on.
+    Empty where the log's length stays the same by it. Events of earlier releases lack it: there a new limit holds from
+    the next commit on.
     """
     before, after = (previous_versions_max(p) for p in (state.metadata.properties, _properties_after(state, updates)))
     length = len(state.metadata.metadata_log) + 1

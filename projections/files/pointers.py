@@ -66,7 +66,7 @@ def move_pointers(
 
 
 def take_to_be_there(store: EventStore, models: ReadModels, state: TableState | ViewState) -> None:
-    """Publishes the files that somebody else wrote of a state, in the SQLite transaction that is open."""
+    """Publishes a state whose files somebody else wrote, in the SQLite transaction that is open."""
     if state.pending or state.metadata_location is None:
         return
     move_pointers(store, models, state, ())

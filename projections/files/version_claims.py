@@ -109,7 +109,7 @@ class VersionClaims:
         """Notes that `event` is about to make `target`, the resolved location of the state's version, with `data`."""
         # Who settles it must find the event in the log for good.
         self._store.groups.close()
-        # Of the events of a transaction the first alone has its key.
+        # Only the first event of a transaction has its idempotency key.
         first = event if event.transaction_id == event.event_id else self._store.event_by_id(event.transaction_id)
         key = None if first is None else first.provenance.idempotency_key
         made_by = astuple(evolve(event.provenance, idempotency_key=key))
@@ -147,7 +147,7 @@ class VersionClaims:
             return None
 
     def forget(self, text: str, left: str) -> None:
-        """Leaves something else in the place of a text in who made the claimed versions, and why."""
+        """Replaces a text by `left` in the actors and messages of claims."""
         for path in self._noted():
             claim = Claim.from_bytes(self._storage.read_bytes(path))
             if claim is not None and claim.made_by:

@@ -21,8 +21,8 @@ _VERSIONED = re.compile(r"v(\d{1,18})(?:\.gz)?\.metadata\.json(?:\.gz)?")
 def version_after(folder: str, version: int, storage: Storage) -> str | None:
     """The file of the lowest version above one; None where there is none.
 
-    Writers that delete old versions may have deleted the next one already. Then it is the hint that tells of later
-    ones, and where it tells nothing all files are looked through.
+    The next version may be deleted already, as some writers delete old ones. Then all files are looked through, unless
+    the hint tells of no later version.
     """
     for name in version_names(version + 1):
         if storage.exists(f"{folder}/{name}"):
@@ -44,7 +44,7 @@ def version_of(location: str) -> int | None:
 def version_of_another(metadata: TableMetadata, location: str, storage: Storage) -> str | None:
     """A version of another table in a folder where this one has versions, the last at `location`; None without any.
 
-    By its name alone a version is the next one of what lies there, whichever table made it.
+    A version's name does not tell which table made it: it is the next one of whatever lies there.
     """
     named = (location, *(e.metadata_file for e in metadata.metadata_log))
     for folder in sorted({n.rpartition("/")[0] for n in named if version_of(n) is not None}):
@@ -59,7 +59,7 @@ def _versions(folder: str, storage: Storage) -> Iterable[str]:
 
 
 def _is_of_another(location: str, metadata: TableMetadata, storage: Storage) -> bool:
-    """Whether a metadata file tells another UUID than a table's, and no time of it; a damaged one may tell one."""
+    """Whether a metadata file has another UUID than a table and none of its times; its own, damaged, may have one."""
     with contextlib.suppress(MissingFileError, CorruptFileError, ValidationError, ValueError, TypeError, LookupError):
         found = orjson.loads(decompress(storage.read_bytes(location, MOST_BYTES_OF_METADATA)))
         uuid, ours = found["table-uuid"], metadata.table_uuid

@@ -10,7 +10,7 @@ from icecore.engine.storage.file_io import Storage
 
 VERSION_HINT = "version-hint.text"
 MOST_BYTES_OF_HINT = 4096
-"""What a version hint may have; one of more names nothing."""
+"""The most bytes of a version hint; a longer one names nothing."""
 _VERSIONED = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
 
 

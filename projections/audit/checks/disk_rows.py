@@ -68,7 +68,7 @@ ORPHAN_FILES = pa.schema(
 def orphan_files(of: AuditedRows) -> pa.Table:
     """The rows of `orphan_files`, of whatever age.
 
-    A table that can't be read may need any file that nothing else needs, so no more are told where there is one.
+    A table that can't be read may need any of these files: from the first such table on no more are told.
     """
     is_unsure = any(_is_unreachable(e) for _, e in of.tables.problems.values())
 
@@ -80,7 +80,7 @@ def orphan_files(of: AuditedRows) -> pa.Table:
         try:
             found = unreferenced_files(of.log.repository, table.state.stream)
         except IcecoreError:
-            # Where it can't be read itself, that is its own problem.
+            # Raises if this table itself can't be read, which is its own problem.
             table.files()
             is_unsure = True
         for f in found:

@@ -67,7 +67,7 @@ _TOLD = (
 _AT_ONCE = 64
 """The manifests whose entries are completed together, few enough for memory."""
 FEW_ENTRIES = 2_000
-"""A table with more is read by itself, so many manifests at a time."""
+"""A table with more entries is read by itself, `_AT_ONCE` manifests at a time."""
 _LEFT_OUT = frozenset({*METRICS, "split_offsets", "equality_ids", "sort_order_id"})
 
 
@@ -120,7 +120,7 @@ def _contents(repository: Repository, table: Table) -> _Contents:
 
 
 def _listed(repository: Repository, state: TableState) -> list[ListedManifest]:
-    """The manifests of all snapshots, each as often as lists of other engines tell something else of it."""
+    """The manifests of all snapshots; one that lists of other engines describe in several ways is there for each."""
     found: dict[str, list[ListedManifest]] = {}
     for _, manifests in repository.lists.all_lists(state):
         for listed in manifests:
@@ -166,7 +166,7 @@ def _rows(some: _Pairs) -> Sequence[dict[str, Any]]:
     try:
         whole = inherit_all(pa.concat_tables([t for _, _, t in some]), [each.manifest for _, each, _ in some], counts)
     except IcecoreError:
-        # Raises the error of the first that is.
+        # Raises the error of the first manifest that is at fault.
         whole = pa.concat_tables([inherit(entries, each.manifest) for _, each, entries in some])
     of = _Entries.of(whole)
     return [_row(state, each, of, end - n, end) for (state, each, _), n, end in zip(some, counts, ends, strict=True)]

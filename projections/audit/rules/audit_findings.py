@@ -114,7 +114,7 @@ def accepting(
     rules: Sequence[Rule],
     could_find: Callable[[Accepted], bool],
 ) -> Audit:
-    """The audit of findings, of which a baseline accepts some. Entries that the audit could not find are not stale."""
+    """The audit of findings, of which a baseline accepts some. Unused entries that it `could_find` are stale."""
     left, accepted, used = [], [], set[int]()
     for f in sorted(findings, key=lambda f: (f.severity.rank, f.rule, f.table or "", f.subject)):
         entry = next((i for i, a in enumerate(baseline) if a.accepts(f)), None)

@@ -51,7 +51,7 @@ def _text(file: Path) -> str:
 
 
 def chosen_rules(known: Mapping[str, Rule], ids: Sequence[str] | None) -> list[Rule]:
-    """The rules of these ids, or all. Raises ValidationError for an id that there is none of."""
+    """The rules of these ids, or all. Raises ValidationError for an unknown id."""
     if ids is None:
         return list(known.values())
     if isinstance(ids, str):

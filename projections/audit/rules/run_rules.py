@@ -59,7 +59,7 @@ class Audited:
         return NeededTables(tuple(names))
 
     def rules_about(self, rules: Sequence[Rule]) -> Sequence[Rule]:
-        """The rules among these that run: of tables alone none about the whole warehouse."""
+        """The rules among these that run; in an audit of some tables none about the whole warehouse does."""
         return rules if self.only is None else [r for r in rules if r.scope is not Scope.WAREHOUSE]
 
     def is_about(self, row: Mapping[str, Any]) -> bool:

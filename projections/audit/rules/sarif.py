@@ -19,7 +19,8 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 def sarif(audit: Audit) -> dict[str, Any]:
     """The log of one run as a JSON object. Accepted findings are suppressed results, with the reason where it is told.
 
-    A result's place is the table, or the warehouse; its path is the name as one, as code hosts show no place without.
+    A result's place is the table, or the warehouse. Its name stands as a path, too, as code hosts show no result
+    without one.
     """
     places = {rule.id: place for place, rule in enumerate(audit.rules)}
     results = [_result(f, places[f.rule]) for f in audit.findings]

@@ -133,7 +133,7 @@ def _together(tables: Sequence[_Files]) -> list[pa.Table]:
     wanted &= arrays.to_numbers(entries["status"]) != int(ManifestEntryStatus.DELETED)
     counts = np.bincount(of_row[wanted], minlength=len(tables))
     if not wanted.all():
-        # A piece for each manifest takes ten times as long to filter.
+        # To filter a piece for each manifest takes ten times as long.
         entries = entries.combine_chunks().filter(arrays.booleans(wanted))
     rows = uniform_file_rows([f.columns for f in tables], counts.tolist(), entries.combine_chunks())
     ends = np.cumsum(counts)
