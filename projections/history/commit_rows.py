@@ -216,7 +216,7 @@ def file_history(log: LoggedTables, table: LoggedTable, metrics: bool = True) ->
 
 
 def files_of_many(tables: Sequence[ChangedFiles]) -> list[pa.Table]:
-    """The rows of `file_history` of tables with a few files; those of one that are at fault raise something."""
+    """The rows of `file_history` of tables with a few files; entries at fault raise an error of any kind."""
     found = [files for t in tables for files in t.found]
     if not found:
         return []
@@ -226,7 +226,7 @@ def files_of_many(tables: Sequence[ChangedFiles]) -> list[pa.Table]:
 
 
 def _batches(found: Iterable[_Files]) -> Iterator[list[_Files]]:
-    """The files of snapshots, so many together that few are small: each batch costs some milliseconds."""
+    """The files of snapshots in batches, few of which are small: each batch costs some milliseconds."""
     held, rows = list[_Files](), 0
     for entries, values in found:
         held.append((entries, values))
@@ -254,7 +254,7 @@ def _from_manifests(table: TableEntries, outside: Collection[int]) -> Iterator[t
 
 
 def _there(read: Callable[[_Of], Iterable[_What]], of: Iterable[_Of]) -> Iterator[_What]:
-    """All that is read of some things whose files are there: of a purged table the log may lack those of others."""
+    """The results of reading some things, except those whose files are missing, as others' of a purged table may be."""
     for each in of:
         with contextlib.suppress(MissingFileError):
             yield from list(read(each))

@@ -15,9 +15,9 @@ from icecore.engine.spec.types import NestedField, walk
 from icecore.engine.spec.view import ViewMetadata
 
 Fact = tuple[str, str]
-"""What the fact is about, and which one of them: ("property", "owner")."""
+"""The subject of a fact, and which one of its kind: ("property", "owner")."""
 Facts = Mapping[Fact, tuple[str, str]]
-"""By what identifies the fact, its name for people and its text. A renamed column is the same fact under a new name."""
+"""The name for people and the text of each fact. A renamed column is the same fact under a new name."""
 
 
 def table_facts(metadata: TableMetadata | None) -> Facts:

@@ -76,7 +76,7 @@ Histories: TypeAlias = dict[Callable[..., Any], list[dict[str, Any]]]
 class LoggedTables:
     """The tables of a log up to a position, None for all of it. `load` gives the entries of a stream's table there.
 
-    `adopt` takes in what other engines committed, before anything is told of all of the log.
+    `adopt` takes in other engines' commits; it is called before all names of the log are read.
     """
 
     store: EventStore

@@ -24,7 +24,7 @@ from icecore.projections.history.logged_tables import OF_EVENT, Histories, Logge
 
 _OF_REFS = frozenset({SetSnapshotRef.action, RemoveSnapshotRef.action})
 _LIGHT = _OF_REFS | {AddSnapshot.action}
-"""Updates that change nothing but refs of what is told here: the metadata need not be built for them."""
+"""Updates that change nothing that is told here except refs: the metadata need not be built for them."""
 _COLUMN = (("column_name", pa.string()), ("type", pa.string()), ("required", pa.bool_()), ("doc", pa.string()))
 _REF = (
     ("type", pa.string()),
@@ -62,9 +62,9 @@ Told = Callable[[Shape, Shape], Iterator[dict[str, Any]]]
 
 
 def history_rows(log: LoggedTables, table: LoggedTable, schema: pa.Schema, told: Told) -> list[pa.Table]:
-    """The rows that `told` makes of what was before and after each event.
+    """The rows that `told` makes of the states before and after each event.
 
-    Events are folded once for all that may be asked of them: that takes longer than to tell it.
+    Events are folded once for all four histories, as folding them takes longer than making rows.
     """
     if table.stream not in log.histories:
         found: Histories = {each: [] for each in (columns, specs, properties, refs)}
@@ -96,7 +96,7 @@ def ref_history(log: LoggedTables, table: LoggedTable) -> list[pa.Table]:
 
 
 _MOST_WAITING = 1_000
-"""Commits that are held before they are folded, though none needs it yet."""
+"""The most commits that wait to be folded."""
 
 
 def _shapes(events: Iterator[Event]) -> Iterator[tuple[Event, Shape, Shape]]:
@@ -157,7 +157,7 @@ def _columns(schema: Schema) -> dict[int, dict[str, Any]]:
 
 
 def _type_text(kind: Type) -> str:
-    """A type; of a nested one only which, as its fields have rows of their own."""
+    """A type as text; of a nested one only its kind, as its fields have rows of their own."""
     return str(kind) if kind.is_primitive else type(kind).__name__.removesuffix("Type").lower()
 
 

@@ -51,7 +51,7 @@ class ChangedFile:
 def snapshots_since(
     repository: Repository, state: TableState, base_snapshot_id: int | None, head: Snapshot | None
 ) -> tuple[Snapshot, ...]:
-    """The snapshots of a branch after the base, newest first; all of them where the base is that of an empty branch.
+    """The snapshots of a branch after the base, newest first; all of them for the base None, that of an empty branch.
 
     Raises CommitConflictError where the branch does not build on the base any more, or its history was expired.
     """
@@ -88,17 +88,18 @@ class ChangesSince:
         return cls(planner, state, head, snapshots_since(planner.repository, state, base_snapshot_id, head))
 
     def added_data(self, bound: Expression, schema: Schema) -> list[ChangedFile]:
-        """Added data files that may have rows of the filter, but for rewritten ones: their rows were there."""
+        """Added data files that may have rows of the filter, without rewritten ones, whose rows were there before."""
         return self._changed_data(ManifestEntryStatus.ADDED, bound, schema)
 
     def removed_data(self, bound: Expression, schema: Schema) -> list[ChangedFile]:
-        """Removed data files that may have had rows of the filter, but for those that were rewritten."""
+        """Removed data files that may have had rows of the filter, without those that were rewritten."""
         return self._changed_data(ManifestEntryStatus.DELETED, bound, schema)
 
     def changed_deletes(self, bound: Expression, schema: Schema, base: Collection[str]) -> list[ChangedFile]:
         """Added or removed delete files that may concern rows of the filter.
 
-        `base` are the data files that may have rows of it at the base: a delete of one other file is of no concern.
+        `base` are the data files that may have rows of it at the base: a delete file that names any other one is left
+        out.
         """
 
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:

@@ -24,7 +24,7 @@ from icecore.projections.segments.entry_faults import FAULTS
 from icecore.projections.segments.entry_tables import segment_folder_name
 
 ROWS_OF_A_BATCH = 16_384
-"""So many that small manifests are taken together, so few that a large one is alone: nothing of it is copied then."""
+"""The rows of a batch, at least: small manifests are taken together, a large one is alone, and then not copied."""
 DATA = frozenset({int(DataFileContent.DATA)})
 POSITION_DELETES = frozenset({int(DataFileContent.POSITION_DELETES)})
 DELETES = frozenset({*POSITION_DELETES, int(DataFileContent.EQUALITY_DELETES)})
@@ -61,7 +61,7 @@ class TableEntries:
         return () if snapshot is None else self.planner.list_manifests(self.state, snapshot)
 
     def all_listed(self) -> Sequence[ListedManifest]:
-        """The manifests of all snapshots; one that several list as the first of them does."""
+        """The manifests of all snapshots; one that several list is there once, as the first of them lists it."""
         found: dict[str, ListedManifest] = {}
         for _, manifests in self.planner.repository.lists.all_lists(self.state):
             for listed in manifests:
@@ -78,7 +78,7 @@ class TableEntries:
     ) -> pa.Table:
         """The rows that `rows` makes of entries: of live ones of some contents, or of all, deleted ones too.
 
-        What was made last of the same metadata is kept, by its `kind`, while it is small.
+        The rows made last of the same metadata are kept, by `kind`, while they are small.
         """
 
         def read() -> pa.Table:
@@ -160,7 +160,7 @@ def _joined(held: Sequence[pa.Table], listed: Sequence[ListedManifest]) -> pa.Ta
 
 
 def _live(entries: pa.Table, contents: Collection[int]) -> pa.Table:
-    """The live entries of some contents. What is left out has no first row id that others were counted from (RL3)."""
+    """The live entries of some contents. Entries that are left out don't count for others' first row ids (RL3)."""
     wanted = pc.and_(
         pc.not_equal(entries["status"], int(ManifestEntryStatus.DELETED)),
         pc.is_in(entries["content"], pa.array(sorted(contents), pa.int32())),

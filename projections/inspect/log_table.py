@@ -1,7 +1,7 @@
 """The log as a table: one row for each event, with its table and its changes in words and numbers.
 
-They are told of the events' JSON, not of values: an event with an update that can't be read as one has its row too, and
-a log is listed whole, where reading values would take nearly as long again as all the rest.
+These are read from the events' JSON, not as values: an event with an update that can't be read as one has its row too,
+and to list a whole log would take nearly twice as long by values.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ _ADDED = {
     "set-default-spec": ("add-spec", "spec", "spec-id", "partition spec"),
     "set-default-sort-order": ("add-sort-order", "sort-order", "order-id", "sort order"),
 }
-"""For what makes one of several current: what adds one, where it and its id stand in that, and its name in words."""
+"""For an update that makes one current: the update that adds one, its keys for that and the id, and the word for it."""
 
 
 def _table_changes(updates: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -204,7 +204,7 @@ def _counted(
     metadata: TableMetadata,
     finish: Callable[[str, str], tuple[str, Mapping[str, Any]]],
 ) -> pa.Table:
-    """The answer to the query, with parameters, that `finish` makes of the one for counts and of its order."""
+    """The answer to the query, with parameters, that `finish` makes of the query for counts and its order of rows."""
     if not table.columns:
         return pa.table({})
     ids = [f.field_id for f in unified_partition_type(metadata).fields]
@@ -244,7 +244,7 @@ def partition_column(rows: pa.Table, schema: Schema) -> pa.Array:
 
 def _snapshots(metadata: TableMetadata) -> pa.Table:
     by_time = sorted(metadata.snapshots, key=lambda s: (s.timestamp_ms, s.sequence_number))
-    # An id that no entry can hold is none of an entry.
+    # An unsigned id that no entry can hold is left out.
     rows: list[Mapping[str, Any]] = [
         {"snapshot_id": s.snapshot_id, "timestamp_ms": s.timestamp_ms, "place": i}
         for i, s in enumerate(by_time)

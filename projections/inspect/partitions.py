@@ -37,8 +37,8 @@ def partitions(
     """A row for each partition with a live file, one in all for a table without partitions.
 
     A filter leaves the partitions that a scan by it would read a data file of. Deletion vectors count as position
-    delete files. What no filter leaves out is kept as rows of files are. Raises CorruptFileError or StorageError where
-    a manifest can't be read.
+    delete files. Rows without a filter are kept, as rows of files are. Raises CorruptFileError or StorageError where a
+    manifest can't be read.
     """
     if bound != TRUE or snapshot is None:
         return _partitions(planner, state, snapshot, bound, schema)
@@ -50,7 +50,7 @@ def _partitions(
     planner: Planner, state: TableState, snapshot: Snapshot | None, bound: Expression, schema: Schema
 ) -> pa.Table:
     metadata = state.metadata
-    # As in Java and PyIceberg a field that is void is one.
+    # As in Java and PyIceberg a table with void fields only is partitioned.
     is_partitioned = any(s.fields for s in metadata.partition_specs)
     fields = [pa.field(n, kind, nullable=False) for n, (_, kind) in _COUNTS.items()]
     fields += [("last_updated_at", pa.timestamp("ms")), ("last_updated_snapshot_id", pa.int64())]

@@ -17,7 +17,7 @@ _CELL, _LABEL = 14.0, 92.0
 
 @frozen
 class Cell:
-    """A partition: its path, the values of its fields, and its bytes; and what is told where it is pointed at."""
+    """A partition: its path, the values of its fields, its bytes, and the text that is shown where it is pointed at."""
 
     path: str
     fields: tuple[str, ...]
@@ -26,7 +26,7 @@ class Cell:
 
 
 def heat_map(cells: Sequence[Cell], label: str) -> Markup:
-    """The cells, of two fields or more as rows and columns by the first two, else one after another."""
+    """The cells as a grid by their first two fields, or one after another where that has no room or they have fewer."""
     rows = list(dict.fromkeys(c.fields[0] for c in cells if len(c.fields) > 1))
     columns = sorted({c.fields[1] for c in cells if len(c.fields) > 1})
     if 1 < len(rows) <= MOST_ROWS and 1 < len(columns) <= MOST_COLUMNS and all(len(c.fields) > 1 for c in cells):

@@ -17,7 +17,7 @@ from icecore.projections.report.report_data import TableData
 from icecore.projections.report.table_charts import charts, legend
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-"""Nothing is loaded from anywhere and nothing is run, whatever a name says."""
+"""The security policy of the page: nothing is loaded from anywhere and nothing is run, whatever a name says."""
 MOST_FINDINGS = 50
 _COLUMNS = ("table", "rows", "bytes", "files", "deletes", "snapshots", "findings")
 
@@ -77,7 +77,7 @@ def _sums(tables: Sequence[TableData], audit: Audit | None) -> Markup:
 
 
 def tiles(values: Mapping[str, str], kinds: Mapping[str, str] = {}) -> Markup:
-    """Values with what they are of below each; `kinds` are the classes of some."""
+    """Values, each with its name below; `kinds` are the classes of some."""
     drawn = [element("div", element("b", v, class_=kinds.get(n)), element("span", n)) for n, v in values.items()]
     return element("section", *drawn, class_="tiles")
 

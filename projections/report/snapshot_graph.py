@@ -18,7 +18,7 @@ _REFS, _REF = 2, 9.0
 
 @frozen
 class Dot:
-    """A snapshot: its parent, its branch, its operation, and what is told where it is pointed at."""
+    """A snapshot: its parent, its branch, its operation, and the text that is shown where it is pointed at."""
 
     snapshot_id: int
     parent_id: int | None

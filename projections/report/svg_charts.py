@@ -20,7 +20,7 @@ Told = Callable[[float], str]
 
 @frozen
 class Bar:
-    """A bar: its parts from below, each a class and a value, and what is told where it is pointed at."""
+    """A bar: its parts from below, each a class and a value, and the text that is shown where it is pointed at."""
 
     label: str
     parts: tuple[tuple[str, float], ...]
@@ -33,7 +33,7 @@ class Bar:
 
 
 def bars(values: Sequence[Bar], told: Told, label: str) -> Markup:
-    """A chart of stacked bars; of labels so many that they have room."""
+    """A chart of stacked bars, with as many of their labels as have room."""
     top = nice_top(max((b.height for b in values), default=0))
     step = (WIDTH - LEFT - RIGHT) / max(len(values), 1)
     drawn: list[Markup] = list(_scale(top, told))
@@ -57,10 +57,10 @@ def bars(values: Sequence[Bar], told: Told, label: str) -> Markup:
 def steps(
     points: Sequence[tuple[float, float]], told: Told, told_x: Callable[[float, float], str], label: str, unit: int = 1
 ) -> Markup:
-    """A line that goes from each value to the next one when that comes, over a filled area.
+    """A line that stays at each value until the next one, over a filled area.
 
-    `told_x` tells a place of the scale below, of so long a scale; for `unit` see `nice_top`. Of points in one place, as
-    of many thousands, the least, the greatest and the last are drawn.
+    `told_x` gives the label of a place of the scale below, by the length of that scale; for `unit` see `nice_top`. Of
+    many points in one place, as of thousands, the least, the greatest and the last are drawn.
     """
     first, last = points[0][0], points[-1][0]
     top = nice_top(max(value for _, value in points), unit)

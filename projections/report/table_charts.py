@@ -95,7 +95,7 @@ def _partitions(table: TableData) -> tuple[str, str, Markup] | None:
 
 
 def _deletes(table: TableData) -> tuple[str, str, Markup] | None:
-    """The rows that delete files and vectors delete, of all."""
+    """The deletes in delete files and deletion vectors, as a part of all rows."""
     records, deletes, files = (table.sum(n) for n in ("records", "deletes", "delete_files"))
     if not records:
         return None
@@ -130,7 +130,7 @@ def _kind(operation: str | None) -> str:
 
 
 def _time(ms: int, span: int) -> str:
-    """A time in UTC, as exactly as spans are."""
+    """A time in UTC, as exact as spans of `span` milliseconds need."""
     at = dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
     return at.strftime("%Y-%m-%d" if span >= _DAY else "%m-%d %H:%M" if span >= _MINUTE else "%H:%M:%S")
 

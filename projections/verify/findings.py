@@ -149,7 +149,7 @@ def of_log(problems: Iterable[str]) -> list[Finding]:
 
 
 def _sentences(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """One for each finding; what is gone because one folder is gone is one for all kinds and tables."""
+    """One sentence for each finding; findings of one missing folder, or one harmless cause, share a sentence."""
     lost = sorted((f for f in findings if f.missing_folder), key=lambda f: f.missing_folder or "")
     groups = {folder: list(group) for folder, group in groupby(lost, key=lambda f: f.missing_folder)}
     harmless = {cause: [f for f in findings if f.cause is cause] for cause in _HARMLESS}

@@ -126,7 +126,7 @@ class _Rebuilding:
 
     def finish(self) -> None:
         """Writes hints and removes forgotten files after the commit. Raises RebuildError."""
-        # Of tables in one folder the hint is that of the last commit, of one that still has a name.
+        # Where tables share a folder, its hint is written last for the last commit to one that still has a name.
         for stream, state in sorted(self.states.items(), key=lambda i: (not i[1].dropped, i[1].position)):
             try:
                 self.repository.files.finish_again(state)
@@ -148,8 +148,8 @@ def _check_chain(store: EventStore) -> None:
 def _damaged(repository: Repository, only: str | None = None) -> frozenset[str]:
     """Metadata files whose bytes are no longer those that were written, so that they may be written over.
 
-    A version of a file system table is never written over, since another writer's would be lost: but where the log
-    notes that this version was written from it, other bytes are damage.
+    A version of a file system table is never written over, since another writer's would be lost; but if the log notes
+    that it wrote this very version, other bytes are damage.
     """
     found = set()
     for row in repository.store.rows(MODELS, "all_files"):

@@ -1,4 +1,4 @@
-"""Rows about files, each once. Only those whose paths may occur twice are compared: a million are a lot to copy."""
+"""Distinct rows about files. Only rows whose paths may occur twice are compared: to copy a million takes long."""
 
 from __future__ import annotations
 

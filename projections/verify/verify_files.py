@@ -14,21 +14,22 @@ from icecore.projections.files.version_hint import VERSION_HINT, hint_of
 from icecore.projections.inspect.reachable_files import shares_location
 
 HINT_FOLLOWS_S = 5.0
-"""How long after its commit a version hint may stay behind the pointer; its writer may be slow."""
+"""The seconds after a commit for which the version hint may stay behind the pointer; its writer may be slow."""
 
 
 def hint_problems(repository: Repository, state: TableState) -> Iterator[str]:
-    """A version hint that names another version."""
+    """The problem of a version hint that names another version."""
     if state.metadata_location is not None and _is_published(repository, state):
         yield from _hint_problems(repository, state, state.metadata_location)
 
 
 def ahead_problems(repository: Repository, state: TableState) -> Iterator[str]:
-    """A version of a file system table that the log doesn't have. Asked outside of `reading`: others may commit."""
+    """The fault of a file system table's version that the log lacks. Asked outside of `reading`: others may commit."""
     if not is_file_system(state) or not _is_published(repository, state):
         return
     known, location = None, _published(repository, state)
-    # Ours is claimed before it is there, until the log has it: one without a claim is another's unless the log went on.
+    # A version of ours is claimed before it is there, until the log has it: one without a claim is another writer's,
+    # unless the log went on.
     while location is not None and location != known:
         known, folder = location, location.rsplit("/", 1)[0]
         version = version_of(location) or state.metadata_version
@@ -63,11 +64,12 @@ def _hint_problems(repository: Repository, state: TableState, location: str) -> 
         return
     folder, expected = location.rsplit("/", 1)[0], hint_of(state)
     path = f"{folder}/{VERSION_HINT}"
-    # Of commits long ago nothing is to come: a warehouse whose hints are lost is told of at once. Clocks may jump.
+    # A hint of a commit long ago will not come any more: a warehouse whose hints are lost is told of at once. Clocks
+    # may jump.
     age = max(0.0, time.time() - state.metadata.last_updated_ms / 1000)
     deadline = time.monotonic() + HINT_FOLLOWS_S - age
     while True:
-        # Who was held up as it read looks once more.
+        # A reader that was held up looks once more.
         is_last = time.monotonic() > deadline
         try:
             content = repository.storage_of(state).read_bytes(path)

@@ -63,7 +63,7 @@ def _replayed(store: EventStore, stream: str, up_to: int | None = None) -> State
     try:
         events = list(store.stream_events(stream, 0, up_to))
     except MissingArchiveError:
-        # That the archive is missing is a problem already; what comes after it is checked from the state at its end.
+        # The missing archive is a problem already; events after it are checked from the state at its end.
         return _replayed_from_archive(store, stream, up_to)
     state: State | None = kind_of(stream).fold(None, events)
     return state

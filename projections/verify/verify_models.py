@@ -32,7 +32,7 @@ def database_problems(store: EventStore) -> Iterator[str]:
 def model_problems(store: EventStore, entries: Callable[[int], pa.Table | None] | None = None) -> Iterator[str]:
     """One sentence for each read model that differs from a replay of the log, naming the first row that does.
 
-    `entries` gives those of an event, where they may be decoded already.
+    `entries` gives an event's entries, maybe from a cache of decoded ones.
     """
     try:
         replayed = ReplayedModels(store, entries)
@@ -53,7 +53,7 @@ def model_problems(store: EventStore, entries: Callable[[int], pa.Table | None] 
 
 
 def _folder_problems(store: EventStore, replayed: EventStore) -> Iterator[str]:
-    """Folders of a table's files that the read model lacks: a deletion could take files there for nobody's."""
+    """Folders of a table's files that the read model lacks: a deletion could take files there for unreferenced."""
     folders = TableFolders(store)
     if folders.known_up_to < store.head()[0]:
         # What is missing is added before it is used.

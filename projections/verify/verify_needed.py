@@ -34,7 +34,7 @@ from icecore.projections.verify.verify_distinct import DistinctFiles, distinct
 from icecore.projections.verify.verify_tally import Fault
 
 KINDS = ("data file", "position delete file", "equality delete file", "deletion vector file")
-"""What the numbers in the column `kind` stand for."""
+"""The kinds of content files, by their number in the column `kind`."""
 VECTOR = 3
 METADATA, PREVIOUS, LIST, MANIFEST = "metadata file", "previous metadata file", "manifest list", "manifest"
 STATISTICS, PARTITION_STATISTICS = "statistics file", "partition statistics file"
@@ -65,7 +65,8 @@ class NeededFile:
     """A file of metadata. `length` in bytes and `sha256` are None where the log does not know them.
 
     `if_there` is set where it may be gone: nothing that a snapshot needs is lost with it. `footer_length` is that of a
-    Puffin file, `listed` the record of a manifest. `is_kept` is false of a manifest or list that only its file has.
+    Puffin file, `listed` the record of a manifest. `is_kept` is false for a manifest or list whose content only its
+    file has.
     """
 
     location: str
@@ -83,8 +84,7 @@ class NeededFile:
 class Needed:
     """Files of metadata; content files, each once, with `kind` (see KINDS) and `is_encrypted`; and faults on the way.
 
-    Of each content file there are path and size and, where contents are to be checked, what is said of them, by these
-    manifests.
+    For each content file there are path and size and, where contents are to be checked, what `manifests` say of it.
     """
 
     files: tuple[NeededFile, ...]
@@ -178,7 +178,7 @@ class _Gathering:
         snapshots = {s.snapshot_id: s for s in self._state.metadata.snapshots}
         found, known = self._repository.models.manifests_of(self._state.stream, list(snapshots))
         out = {m.manifest.manifest_path: m for m in found}
-        # From a list of another engine it came into one of ours.
+        # Such a manifest came from another engine's list into one of ours.
         for path, spec_id in self._of_unknown_specs(found):
             text = f"{path} is listed as one of partition spec {spec_id}, which the table does not have"
             self.faults.append(Fault(Cause.UNREADABLE, MANIFEST, path, text))
@@ -210,7 +210,7 @@ class _Gathering:
         return out
 
     def _of_unknown_specs(self, listed: Iterable[ListedManifest]) -> list[tuple[str, int]]:
-        """The manifests that nothing can be planned by, as the table does not have their spec, and its number."""
+        """The manifests whose spec the table lacks, by which nothing can be planned, with the ids of those specs."""
         specs = self._state.metadata.specs
         live = (m.manifest for m in listed if m.manifest.has_live_files)
         return [(m.manifest_path, m.partition_spec_id) for m in live if m.partition_spec_id not in specs]
@@ -259,8 +259,8 @@ class _Gathering:
     def _kept_elsewhere(self, locations: Iterable[str]) -> set[str]:
         """The manifests and lists, of these, that a rebuild makes of other tables' events, or of the table's own.
 
-        A table that was dropped and registered again has its files from there; of its own no note is made where nothing
-        was written yet, as of an imported log.
+        A table that was dropped and registered again has its files from there. The table's own have no note of being
+        written where nothing was written yet, as in an imported log.
         """
         repository, wanted = self._repository, set(locations)
         found = {w for w in wanted if repository.models.kept_file(self._state.stream, w) is not None}
@@ -297,7 +297,8 @@ class _Gathering:
                 yield _foreign(listed)
             elif published:
                 yield NeededFile(listed.manifest.manifest_path, MANIFEST, listed=listed)
-        # Another engine deletes its manifests when their snapshots expire: where ours is written it has the entries.
+        # Another engine deletes its manifests when their snapshots expire: a manifest of ours that is written has the
+        # entries.
         for source in self._sources(manifests.values()):
             yield evolve(_foreign(source), if_there=published)
         yield from (NeededFile(f.location, f.kind) for f in self.faults)
@@ -335,7 +336,7 @@ class _Gathering:
         entries, stream = self._repository.entries, self._state.stream
         for part in _parts(manifests):
             try:
-                # All or nothing: where one of them can't be read, they are read one by one.
+                # All or none: where one of them can't be read, they are read one by one.
                 for listed in part:
                     if listed.is_foreign:
                         self._reach(listed.manifest.manifest_path)

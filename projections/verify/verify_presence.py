@@ -19,7 +19,7 @@ from icecore.projections.verify.findings import Cause
 from icecore.projections.verify.verify_tally import Tally
 
 GONE, UNREADABLE, UNREACHABLE, UNKNOWN = -1, -2, -3, -4
-"""What stands for a size: no such file, none that can be read, no answer from the store, a size that it won't tell."""
+"""The marks in place of a size: no such file, an unreadable one, no answer from the store, a size that is not told."""
 REMOTE_AT_ONCE = 1_000
 Sizes = npt.NDArray[np.int64]
 
@@ -107,7 +107,7 @@ class Looker:
         return infos
 
     def missing_folder(self, folder: str) -> str | None:
-        """The outermost folder on the way to a local folder, and it too, that is not there; None where all are."""
+        """The outermost missing folder on the path of a local folder, or that itself; None where all are there."""
         path = local_path(self.storage.resolve(folder))
         if path is None:
             return None
@@ -138,8 +138,8 @@ def judge(
 ) -> None:
     """Notes the faults of files of one kind in the tally.
 
-    `expected` is 0 where no size is to be noted, below 0 where one should be and is not. Of encrypted files the size is
-    that of what is inside with some writers, so it shows nothing.
+    `expected` is 0 where no size is to be noted, below 0 where one should be and is not. Some writers note the size of
+    what is inside of an encrypted file, so there a difference shows nothing.
     """
     sizes, reasons = looked.sizes, looked.reasons
 

@@ -181,7 +181,7 @@ def _counted(wide: Mapping[str, Any], name: str, field_id: int) -> Iterator[str]
 
 
 def _elsewhere(rows: pa.Table, schema: Schema, f: PartitionField, noted: Any) -> str | None:
-    """A value of a partition field that rows have and their file's partition has not; None where all have that."""
+    """The difference of rows from a partition value noted for their file, in words; None where there is none."""
     kind, column = transformed_column(rows, schema, f.source_id, f.transform)
     for value in from_array(kind, pc.unique(column)):
         # Not equal to itself is NaN.
@@ -195,7 +195,7 @@ def _elsewhere(rows: pa.Table, schema: Schema, f: PartitionField, noted: Any) ->
 def _is_rounded_up(schema: Schema, f: PartitionField, value: Any, noted: Any) -> bool:
     """Whether a time before 1970 is in the partition after its own, as writers had it until Iceberg 0.10.
 
-    Plans have room for it, but for days of dates, which never were.
+    Plans allow for it, except for days of dates, which were never rounded up.
     """
     is_day = isinstance(f.transform, DayTransform)
     if is_day and isinstance(schema.find_field(f.source_id).field_type, DateType):

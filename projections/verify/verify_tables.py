@@ -36,7 +36,7 @@ from icecore.projections.verify.verify_unlogged import unlogged_commits
 
 State: TypeAlias = "TableState | ViewState"
 Progress: TypeAlias = "Callable[[str, int, int], object]"
-"""Told the name of a table or view, how many of its files were looked at, and how many there are."""
+"""A callback that is told the name of a table or view, the number of its files looked at, and that of all."""
 
 LOOKS = 5
 BATCH = 16_384
@@ -92,7 +92,7 @@ def _moment(repository: Repository, stream: str) -> tuple[object, ...]:
 def _needed(
     repository: Repository, state: State, looker: Looker, deep: bool, suspects: pa.Array | None
 ) -> tuple[tuple[object, ...], State, Needed]:
-    """The present needs, of suspects only where there are any, with the state and the moment of them."""
+    """The files needed now, only `suspects` where there are any, with the state and the moment they are of."""
     now: TableState | ViewState | None
     with repository.store.reading():
         moment = _moment(repository, state.stream)
@@ -135,7 +135,7 @@ class _Checking:
         return self._tally
 
     def _tell_of_not_kept(self) -> None:
-        """Notes the files that are there, and that only they have."""
+        """Notes the files of other engines that are there and that no event keeps."""
         only = [f for f in self._needed.files if not f.is_kept and not f.if_there]
         known = self._of_tally([f.location for f in only]) if only else ()
         for f in only:

@@ -17,9 +17,9 @@ _OURS = re.compile(r"(\d{5,})-([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-
 
 
 def unlogged_commits(repository: Repository, state: TableState | ViewState, storage: Storage) -> Iterator[Finding]:
-    """A note on the metadata files beside the table's own whose versions are above its, and whose events are nowhere.
+    """A note on metadata files beside the table's own that have later versions, and whose events are not in the log.
 
-    None of tables that were dropped, as another catalog may have them, nor of files that are not on a local disk.
+    There is none for dropped tables, as another catalog may have them, nor for files that are not on a local disk.
     """
     location = state.metadata_location
     if state.dropped or location is None or storage.local_path(location) is None:
@@ -30,7 +30,7 @@ def unlogged_commits(repository: Repository, state: TableState | ViewState, stor
     try:
         names = storage.list(folder)
     except IcecoreError:
-        # Its files are not there either, which is told of them.
+        # Then its files can't be looked at either, which is told of them.
         return
     later = [n for n in names if (m := _OURS.fullmatch(n)) and int(m[1]) > int(own[1])]
     unknown = [f"{folder}/{n}" for n in later if repository.store.event_by_id(n.partition("-")[2][:36]) is None]
