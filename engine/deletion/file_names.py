@@ -26,7 +26,7 @@ _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
 
 
 def is_table_file(location: str) -> bool:
-    """Whether the name is one of data, delete, statistics and metadata files or of version hints."""
+    """Whether the name is one of data, delete, statistics and metadata files, version hints or our unfinished files."""
     name = location.rsplit("/", 1)[-1]
     return name.casefold().endswith(_ENDINGS) or name == VERSION_HINT or is_unfinished(name)
 

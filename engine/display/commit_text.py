@@ -37,7 +37,7 @@ def sums(summaries: Iterable[Mapping[str, str]]) -> dict[str, int]:
 def sums_text(totals: Mapping[str, int]) -> str:
     """Such numbers in words: `+ 3 rows, - 1 data file`; `no rows and no files` where there are none.
 
-    Of rows it is the difference: those that stay in a file which is written again are not counted.
+    Rows are the difference of added and deleted ones: rows that stay in a file which is written again are not counted.
     """
     more = totals.get(_ADDED, 0) - totals.get(_DELETED, 0)
     rows = [f"{'+' if more > 0 else '-'} {counted(abs(more), 'row')}"] if more else []

@@ -43,7 +43,7 @@ class NamespacePropertiesUpdated:
 
 @frozen
 class NamespaceDropped:
-    """An empty namespace goes."""
+    """An empty namespace is dropped."""
 
     kind: ClassVar = ev.NAMESPACE_DROPPED
     namespace: Identifier

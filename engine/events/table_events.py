@@ -108,12 +108,12 @@ class TableUndropped:
 
 @frozen
 class TableFilesDeleted:
-    """Files that the table needs no more go."""
+    """Files that the table does not need any more are deleted."""
 
 
 @frozen
 class TablePurged:
-    """All files of a dropped table go."""
+    """All files of a dropped table are deleted."""
 
 
 TableEvent = (

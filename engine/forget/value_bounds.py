@@ -153,7 +153,7 @@ class WantedBounds:
         return found
 
     def _is_part(self, bound: bytes) -> bool:
-        """Whether a bound holds the text, or ends with its beginning: bounds are cut short, upper ones end one up."""
+        """Whether a bound holds the text, or ends as the text begins: bounds are truncated, upper ones then raised."""
         text = self.wanted.encoded
         if text in bound:
             return True

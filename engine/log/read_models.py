@@ -189,7 +189,7 @@ class ReadModels(ManifestModels):
         return [tuple(r["name"].split(SEPARATOR)) for r in self._store.rows(MODELS, "list_namespaces")]
 
     def inner_namespaces(self, namespace: tuple[str, ...], after: str = "", limit: int = -1) -> list[str]:
-        """The levels directly inside of a namespace, or at the top: at most `limit`, -1 for all, after `after`.
+        """The levels directly inside of a namespace, or at the top, after the one `after`; a `limit` of -1 is no limit.
 
         They are in the order of their names with a dot at the end, which is that of the log's index.
         """
@@ -231,7 +231,7 @@ class ReadModels(ManifestModels):
         return [(r["name"], r["stream"]) for r in rows if kind in (None, r["kind"])]
 
     def names_after(self, namespace: tuple[str, ...], kind: str, after: str = "", limit: int = -1) -> list[str]:
-        """The names of tables or views directly in a namespace, in order: at most `limit`, -1 for all, after one."""
+        """The names of tables or views directly in a namespace, in order, after the one `after`; -1 is no limit."""
         found = dotted(namespace)
         rows = self._store.rows(MODELS, "names_after", namespace=found, kind=kind, after=after, limit=limit)
         return [r["name"] for r in rows]

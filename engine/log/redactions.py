@@ -1,9 +1,10 @@
 """The redactions of events, as the `log.forgotten` events tell them, by which a log with holes is still verified.
 
-Each redaction names the position, the part, and two hashes: of the part as it `was`, and of what is `left` instead.
-The chain is computed with the first, what stands in the log is compared with the second. An event of schema version 1
-is hashed with its texts: where one of them is redacted, the part `envelope` has the event's own hash and that which it
-has with what is left. As the event that tells all this is in the chain itself, nothing can be changed later on.
+Each redaction names the position, the part, and two hashes: of the part as it `was`, and of what is `left` instead. The
+chain is computed with the first, what stands in the log is compared with the second. An event of schema version 1 is
+hashed with its texts themselves: where one is redacted, a redaction of the part `envelope` has the event's own hash,
+and the hash that it has with the texts that are left. As the event that tells all this is in the chain itself, nothing
+can be changed later on.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A table's own location is one, and covers what lies in it; there is another one 
 an event names files in, as where files of other tables were added. For files that only manifests of other engines name
 the log does not know the folder: such a table is `ANYWHERE`.
 
-Rows are kept up with each event. Only a purge removes them: a folder that has no file any more costs a needless look,
+Rows are kept up with each event. Only a purge removes folders: one that has no file any more costs a needless look,
 and no more. `known_up_to` says how far the rows are whole; what an earlier release wrote after that is `ANYWHERE` until
 somebody asks.
 """

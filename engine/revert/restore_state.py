@@ -1,6 +1,6 @@
 """The updates that make a table or view again what it was: its shape, properties and refs; snapshots stay as they are.
 
-Nothing of its history goes: refs point at their snapshots of then, those made since stay until they expire.
+No history is lost: refs point at their snapshots of then, those made since stay until they expire.
 """
 
 from __future__ import annotations

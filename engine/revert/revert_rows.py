@@ -107,7 +107,8 @@ def _built_upon(
 ) -> tuple[Snapshot, ...]:
     """The snapshots of the branch from the commit's own on, oldest first.
 
-    Raises where the branch has that one no more in its history: rows that it removed may then be there in other files.
+    Raises where that one is not in the branch's history any more: rows that it removed may then be there in other
+    files.
     """
     made, found = after.metadata.refs[branch], list[Snapshot]()
     for ancestor in ancestors_since(repository, now, head.snapshot_id, before.position):

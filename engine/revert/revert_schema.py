@@ -24,9 +24,9 @@ def values_check(
 ) -> Callable[[TableMetadata], list[TableUpdate]]:
     """A check that the refs are still those whose files are found here to fit the earlier schema.
 
-    Files do not fit that rewrote rows without a dropped column which comes back, that may hold values of a wider type,
-    or nulls of an optional column. Raises the error that `refuse` makes for such a file; the check raises
-    StaleRemovals.
+    Files that do not fit are those that rewrote rows without a dropped column which comes back, and those that may hold
+    values of a wider type, or nulls of an optional column. Raises the error that `refuse` makes for such a file; the
+    check raises StaleRemovals.
     """
     is_bound = _is_bound(repository, before, after, now, refuse)
 

@@ -123,7 +123,7 @@ def _drops_of(repository: Repository, kind: str, identifier: Identifier) -> Iter
 
 
 def _dropped_like(repository: Repository, kind: str, identifier: Identifier) -> list[Identifier]:
-    """The names, of what can be undropped, that are like one that is none of theirs."""
+    """The names of dropped tables or views that can be undropped and that are like an unknown name."""
     drops = {name_of_drop(e): e for e in repository.store.filtered_events(kind=_DROPS[kind])}
     return [name for name in names_like(identifier, drops) if _stands(repository, drops[name])]
 

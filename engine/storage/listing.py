@@ -40,8 +40,8 @@ class Place:
 class LocationIndex:
     """The places of locations; schemes and authorities that stand for each other are made one.
 
-    Wider than `location_key`, which says which file a location is of: these are all files that it might be of on some
-    file system, none of which may be deleted for it.
+    Wider than `location_key`, which says which file a location names: these are all files that it may name on some file
+    system, so that none of them is deleted.
     """
 
     storage: Storage

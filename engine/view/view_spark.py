@@ -105,7 +105,7 @@ def _unused_prefix(sql: str) -> str:
 
 
 def is_name(table: exp.Table) -> bool:
-    """Whether it is a name that rows are taken from, and neither a function that gives a table nor said in a hint."""
+    """Whether it is a named source of rows: neither a table function nor a name in a hint."""
     return all(isinstance(p, exp.Identifier) for p in table.parts) and not is_in_hint(table)
 
 

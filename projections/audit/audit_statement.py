@@ -38,7 +38,7 @@ def is_about_columns(statement: exp.Expression) -> bool:
 
 
 def as_run(statement: exp.Expression, query: str) -> str:
-    """The text that DuckDB runs: `DESCRIBE tables`, which would be `SHOW TABLES` there, is that of a query."""
+    """The text for DuckDB, which takes `DESCRIBE tables` for `SHOW TABLES`: there a SELECT stands for the table."""
     about = statement.this
     if isinstance(statement, exp.Describe | exp.Summarize) and isinstance(about, exp.Table):
         return str(type(statement)(this=exp.select("*").from_(about)).sql("duckdb"))

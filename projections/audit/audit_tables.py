@@ -36,7 +36,7 @@ What clients told the server, beside the log, as far as it is kept:
     scan_reports      one row for each report of a scan
     commit_reports    one row for each report of a commit
 
-A table that can't be read has no rows in those that need what can't be read of it.
+A table that can't be read has no rows in those of these tables for which it would have to be read.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def _versions(folder: str, storage: Storage) -> Iterable[str]:
 
 
 def _is_of_another(location: str, metadata: TableMetadata, storage: Storage) -> bool:
-    """Whether a metadata file has another UUID than a table and none of its times; its own, damaged, may have one."""
+    """Whether a metadata file has another UUID than a table and none of its times, as a damaged file of its own has."""
     with contextlib.suppress(MissingFileError, CorruptFileError, ValidationError, ValueError, TypeError, LookupError):
         found = orjson.loads(decompress(storage.read_bytes(location, MOST_BYTES_OF_METADATA)))
         uuid, ours = found["table-uuid"], metadata.table_uuid

@@ -58,7 +58,7 @@ class FileChanges:
 
     A file that came and went within the range is not counted, nor one that went and came back. Commits that a rollback
     took back do count: the ref that moved says so. `branch` is None for snapshots on no branch, and where the table
-    came with them; of two snapshots it is always None, and a file that only one of them has is counted.
+    came with them. In a difference of two snapshots it is always None, and a file that only one of them has is counted.
     """
 
     branch: str | None

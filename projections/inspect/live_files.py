@@ -42,7 +42,7 @@ LIVE_FILES = pa.schema(
 )
 _CONTENTS = [c.name.lower() for c in sorted(DataFileContent)]
 FEW_ENTRIES, FEW_MANIFESTS = 2_000, 16
-"""Up to these numbers of entries and manifests live files are read without DuckDB, where each table has a price."""
+"""Up to these numbers of entries and manifests live files are read without DuckDB, where a table has a fixed cost."""
 
 
 def live_files(planner: Planner, state: TableState, snapshot: Snapshot | None) -> pa.Table:

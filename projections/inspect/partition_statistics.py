@@ -204,7 +204,7 @@ def _counted(
     metadata: TableMetadata,
     finish: Callable[[str, str], tuple[str, Mapping[str, Any]]],
 ) -> pa.Table:
-    """The answer to the query, with parameters, that `finish` makes of the query for counts and its order of rows."""
+    """The answer to the query, with parameters, that `finish` makes of the counting query and its order of rows."""
     if not table.columns:
         return pa.table({})
     ids = [f.field_id for f in unified_partition_type(metadata).fields]
