@@ -9,7 +9,7 @@ Kinds and payloads (all JSON objects):
     table.registered              identifier, metadata-location, metadata, metadata-sha256, location-mapping
     table.committed               updates, requirements, snapshots
     table.renamed                 from, to
-    table.dropped                 identifier
+    table.dropped                 identifier, unregistered (true where it left for another catalog)
     table.undropped               identifier
     table.materialized            (nothing: metadata is written out as of here)
     table.adopted                 a commit of another engine: metadata-location, metadata-file (its bytes),
@@ -30,10 +30,11 @@ Kinds and payloads (all JSON objects):
                                   `log/redactions.py`
     view.relocated                (nothing: metadata of another engine is written anew with its new location)
     warehouse.moved               from, to: folders; events before it are read with `to` in place of `from`
-    warehouse.cloned              from, to, warehouse-uuid, cloned-from (the uuid), shares-data
+    warehouse.cloned              from, to, warehouse-uuid, cloned-from (the uuid), shares-data, shared (locations
+                                  that it only reads), folders-outside (with their new places)
 
-`kept-files` of a `table.created`, `table.committed` or `table.adopted` event names the manifests and lists that
-somebody else wrote, see `files_of_others.py`; their bytes are in the content. `deleted-metadata` of a
+`kept-files` of a `table.created`, `table.registered`, `table.committed` or `table.adopted` event names the manifests
+and lists that somebody else wrote, see `files_of_others.py`; their bytes are in the content. `deleted-metadata` of a
 `table.committed`, `table.materialized` or `table.restored` event names the metadata files that go after it. `updates`
 are in the vocabulary of the Iceberg REST catalog, with every value the engine assigned.
 `snapshots` says for each snapshot id which manifests its list has beyond those of its parent: see

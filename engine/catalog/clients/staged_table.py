@@ -22,7 +22,7 @@ from icecore.engine.table.table import Table
 
 
 def create_client_table(catalog: CatalogHandle, identifier: IdentifierLike, schema: SchemaLike, **asked: Any) -> Table:
-    """A new table, with properties that the client may read otherwise than this engine. Raises as `create_table`."""
+    """A new table; values of properties are not checked, as a client may read others. Raises as `create_table`."""
     part = _client_table(catalog, identifier, schema, **asked)
     commit(catalog, part, None, None, dry_run=False, idempotency_key=None)
     return table_of(catalog, part.stream)
