@@ -37,8 +37,8 @@ class Expiry:
 def expiring_updates(metadata: TableMetadata, expiry: Expiry, now_ms: int) -> list[TableUpdate]:
     """The updates that remove expired snapshots and refs; none where none has expired.
 
-    Raises NoSuchSnapshotError for an unknown id, ValidationError for one that a ref still needs, and where
-    `gc.enabled` is false.
+    Raises NoSuchSnapshotError for an unknown id, ValidationError for one that a ref is at, and where `gc.enabled` is
+    false.
     """
     check_gc(metadata)
     for snapshot_id in sorted(expiry.snapshot_ids):

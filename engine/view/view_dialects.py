@@ -78,7 +78,8 @@ def representations_of(
 ) -> tuple[ViewRepresentation, ...]:
     """The representations of a new version: the first query, then others by dialect.
 
-    Raises ValidationError where there is none, one is empty, or a dialect has two (V1).
+    Raises ValidationError where there is none, or one is empty. Two of one dialect are refused when they are added
+    (V1).
     """
     queries = ([] if sql is None else [(dialect, sql)]) + list((others or {}).items())
     if not queries:
