@@ -65,7 +65,7 @@ def provenance(
     author: str | None = None,
     idempotency_key: str | None = None,
 ) -> Provenance:
-    """The provenance of a call: its author, else the catalog's actor; its key, else that of the request it is made for.
+    """The provenance of a call: its author, else the actor of client, catalog or process; its key, else its request's.
 
     Raises ValidationError for what is no text.
     """
