@@ -123,8 +123,7 @@ class SqliteFile:
     def _opened(self) -> tuple[sqlite3.Connection, bool, _Seen | None]:
         """A new connection, whether it takes locks, and, where it does not, the log's files as they were before it.
 
-        A process that may not make files beside the log is refused while the last writer removes its own, so opening is
-        tried again.
+        A process that may not make files beside the log is refused while the last writer removes its own, and retries.
         """
         deadline = time.monotonic() + _REFUSED_S
         while True:
