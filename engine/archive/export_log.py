@@ -9,7 +9,6 @@ Parquet has one column for each column of the log's tables. Both name the wareho
 from __future__ import annotations
 
 import base64
-import binascii
 import datetime
 import uuid
 from collections.abc import Iterable, Iterator
@@ -116,7 +115,7 @@ def read_jsonl(lines: IO[bytes], where: str) -> Iterator[Record]:
             at = f"{where}, line {number}"
             try:
                 row = _from_cloudevent(orjson.loads(line), at)
-            except (orjson.JSONDecodeError, binascii.Error) as e:
+            except ValueError as e:
                 raise CorruptFileError(f"{at} is no event: {e}") from e
             yield _record(row, at)
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from attrs import field, frozen
 
 from icecore.engine.commit.decide import Decision
-from icecore.engine.common.text import short_repr
+from icecore.engine.common.text import number_in, short_repr
 from icecore.engine.errors import CommitConflictError, ConflictingCommitsError
 from icecore.engine.events.event import DELETIONS, TABLE_COMMITTED, TABLE_CREATED, Event
 from icecore.engine.formats.deleted_files import decode_files
@@ -136,7 +136,8 @@ def totals_of(payload: Mapping[str, Any]) -> dict[str, int]:
     """The totals after the last snapshot that a table's event adds."""
     found = summaries_of(payload)
     last = found[-1] if found else {}
-    return {k: int(v) for k, v in last.items() if k.startswith("total-")}
+    # A caller's own properties may have any text.
+    return {k: n for k, v in last.items() if k.startswith("total-") and (n := number_in(v)) is not None}
 
 
 def dry_run_of(base: TableMetadata, decision: Decision, recorded_at_ms: int, conflicts: Iterable[str]) -> DryRun:

@@ -165,7 +165,7 @@ class WantedBounds:
         )
 
 
-_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DateType)
+_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType, DateType)
 _WITHOUT_PARAMETERS: tuple[PrimitiveType, ...] = (
     *(BooleanType(), IntegerType(), LongType(), FloatType(), DoubleType(), DateType(), TimeType(), UUIDType()),
     *(TimestampType(), TimestamptzType(), TimestampNanoType(), TimestamptzNanoType()),

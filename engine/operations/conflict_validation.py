@@ -37,7 +37,7 @@ class IsolationLevel(enum.StrEnum):
     def of(cls, name: str, where: str = "isolation_level") -> IsolationLevel:
         """The level of that name. Raises ValidationError for another name."""
         try:
-            return cls(name.lower())
+            return cls(str(name).lower())
         except ValueError:
             raise ValidationError(f"{where} must be {' or '.join(cls)}, found {name!r}") from None
 

@@ -11,6 +11,7 @@ import orjson
 from attrs import frozen
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import number_in
 from icecore.engine.errors import ValidationError
 
 Value = TypeVar("Value")
@@ -101,6 +102,13 @@ class SourceOptions:
     def text(self, name: str) -> str | None:
         """The value of an option; None where it was not given."""
         return self.given.get(name)
+
+    def moment(self, name: str) -> int | str | None:
+        """A time as milliseconds or as text."""
+        text = self.text(name)
+        digits = "" if text is None else text.strip()
+        number = number_in(digits.removeprefix("-"))
+        return text if number is None else -number if digits.startswith("-") else number
 
     def whole_number(self, name: str, *, least: int | None = None) -> int | None:
         """The value as a number. Raises ValidationError where it is none, or less than `least`."""

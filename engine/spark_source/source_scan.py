@@ -90,13 +90,12 @@ def scan_of(table: Table, options: SourceOptions, selected: Sequence[str] = ("*"
         )
     if end is not None:
         raise ValidationError("the option 'end-snapshot-id' needs 'start-snapshot-id', which is not read itself")
-    as_of = options.text("as-of")
     scan = table.scan(
         row_filter if pin is None else None,
         selected_fields=selected if pin is None else ("*",),
         snapshot_id=options.whole_number("snapshot-id"),
         ref=options.text("ref"),
-        as_of=int(as_of) if as_of is not None and as_of.strip().lstrip("-").isdigit() else as_of,
+        as_of=options.moment("as-of"),
     )
     return _pinned(scan, table, row_filter, selected, pin)
 

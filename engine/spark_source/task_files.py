@@ -96,15 +96,17 @@ class TaskFiles:
         staged = staged_by_session(self.properties, context.getLocalProperty)
         if says_true(context.getLocalProperty(CASE_SENSITIVE)):
             check_conforms(self.struct, self.schema, case_sensitive=True)
-        files = write_data_files(
-            (assigned(b, self.schema, zone) for b in batches),
-            schema=self.schema,
-            spec=self.spec,
-            location=self.location,
-            storage=self.storage,
-            properties=self.properties,
-            file_prefix=file_prefix_of_task(self.prefix),
-            sort_order=self.sort_order,
-        )
-        forget_archives()
+        try:
+            files = write_data_files(
+                (assigned(b, self.schema, zone) for b in batches),
+                schema=self.schema,
+                spec=self.spec,
+                location=self.location,
+                storage=self.storage,
+                properties=self.properties,
+                file_prefix=file_prefix_of_task(self.prefix),
+                sort_order=self.sort_order,
+            )
+        finally:
+            forget_archives()
         return FilesMessage(tuple(files), context.getLocalProperty(_QUERY), staged)

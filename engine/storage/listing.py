@@ -66,7 +66,7 @@ class LocationIndex:
             return
         scheme, _, rest = target.partition("://")
         authority, _, inner = rest.partition("/")
-        scheme, authority = scheme.lower(), authority
+        scheme = scheme.lower()
         yield Place(
             self.schemes.get(scheme, scheme),
             self.authorities.get(authority, authority),

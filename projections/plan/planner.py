@@ -140,9 +140,9 @@ class Planner:
             if known is None or known[0] != snapshot:
                 known = (snapshot, self.repository.list_manifests(state, snapshot))
                 self._lists[key] = known
-                self._lists.move_to_end(key)
                 while len(self._lists) > KEPT_LISTS:
                     self._lists.popitem(last=False)
+            self._lists.move_to_end(key)
             return known[1]
 
     def kept_files(self, state: TableState, what: Hashable, read: Callable[[], pa.Table]) -> pa.Table:

@@ -312,8 +312,10 @@ class SegmentFolder:
                 if entry.name.startswith(_PREFIX) or SUFFIX not in entry.name:
                     continue
                 limit = _ABANDONED_AFTER_S if entry.name.startswith(_UNFINISHED) else _OUTLIVED_AFTER_S
-                if now - entry.stat().st_mtime > limit:
-                    self.remove([entry.name])
+                # Another process may have removed it.
+                with contextlib.suppress(FileNotFoundError):
+                    if now - entry.stat().st_mtime > limit:
+                        self.remove([entry.name])
 
 
 def file_name(info: SegmentInfo) -> str:

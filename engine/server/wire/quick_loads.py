@@ -24,6 +24,7 @@ from icecore.engine.log.sqlite_file import DataVersion
 from icecore.engine.log.store import EventStore
 
 _LOADS = "server/loads.sql"
+COMPRESSED_FROM = 8 * 1024
 _GZIP = 31
 _NO_WEIGHT = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*")
 NEVER = 1 << 62
@@ -129,9 +130,11 @@ def quick_headers(load: QuickLoad, asked: Mapping[bytes, bytes]) -> tuple[int, b
     if is_held(load.etag, asked.get(b"if-none-match", b"").decode("latin-1")):
         return 304, b"", [(b"etag", tag)]
     body, headers = load.body, [(b"content-type", b"application/json"), (b"etag", tag)]
-    if len(body) >= 8 * 1024 and takes_gzip(asked.get(b"accept-encoding", b"").decode("latin-1")):
-        body = load.packed
-        headers += [(b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")]
+    if len(body) >= COMPRESSED_FROM:
+        headers.append((b"vary", b"accept-encoding"))
+        if takes_gzip(asked.get(b"accept-encoding", b"").decode("latin-1")):
+            body = load.packed
+            headers.append((b"content-encoding", b"gzip"))
     return 200, body, [*headers, (b"content-length", str(len(body)).encode())]
 
 

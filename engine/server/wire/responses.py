@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from icecore.engine.common.optional_packages import needs
 from icecore.engine.server.wire.answer import Answer
-from icecore.engine.server.wire.quick_loads import takes_gzip
+from icecore.engine.server.wire.quick_loads import COMPRESSED_FROM, takes_gzip
 
 with needs("starlette", "icecore[server]"):
     from starlette.responses import Response, StreamingResponse
@@ -16,7 +16,6 @@ with needs("starlette", "icecore[server]"):
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-COMPRESSED_FROM = 8 * 1024
 _GZIP = 31
 
 
@@ -35,12 +34,14 @@ def response(answer: Answer, request: Request) -> Response:
     packs = takes_gzip(request.headers.get("accept-encoding", ""))
     if not isinstance(answer.body, bytes):
         chunks = _compressed(answer.body) if packs else answer.body
-        headers |= {"content-encoding": "gzip", "vary": "accept-encoding"} if packs else {}
+        headers |= {"content-encoding": "gzip"} if packs else {}
+        headers["vary"] = "accept-encoding"
         return StreamingResponse(chunks, answer.status, headers, answer.content_type)
     body = answer.body
-    if packs and len(body) >= COMPRESSED_FROM:
-        body, headers = b"".join(_compressed([body])), headers | {"content-encoding": "gzip"}
+    if len(body) >= COMPRESSED_FROM:
         headers["vary"] = "accept-encoding"
+        if packs:
+            body, headers["content-encoding"] = b"".join(_compressed([body])), "gzip"
     return Response(body, answer.status, headers, answer.content_type)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from icecore.engine.common.fork_safety import Lock
+from icecore.engine.spark.name_rule import says_true
 from icecore.engine.spark.pyspark_api import SparkSession
 from icecore.engine.spark.relation.kept_classes import keep_classes, kept_classes, place_of
 
@@ -52,7 +53,7 @@ def planned_relations(session: SparkSession) -> Any | None:
     """
     if _gateway(session) is None:
         return None
-    if session.conf.get(ENABLED, "true") != "true":
+    if not says_true(session.conf.get(ENABLED, "true")):
         return None
     made = made_object(session, _SOURCES)
     return None if isinstance(made, str) else made
@@ -64,7 +65,11 @@ def compile_ahead(session: SparkSession) -> None:
     A session's first DataFrame waits for the classes and for the plan, and neither needs the other.
     """
     gateway = _gateway(session)
-    if gateway is None or _SOURCES[-1] in _compiled.get(gateway, {}) or session.conf.get(ENABLED, "true") != "true":
+    if (
+        gateway is None
+        or _SOURCES[-1] in _compiled.get(gateway, {})
+        or not says_true(session.conf.get(ENABLED, "true"))
+    ):
         return
     Thread(target=made_object, args=(session, _SOURCES), name="icecore-compiler", daemon=True).start()
 

@@ -13,6 +13,7 @@ from attrs import frozen
 from icecore.engine.catalog.catalog import Catalog
 from icecore.engine.catalog.catalog_at import CatalogAt
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import number_in
 from icecore.engine.errors import IcecoreError, ValidationError, name_text
 from icecore.engine.scan import planned_by_spark
 from icecore.engine.spark.pyspark_api import DataFrame, SparkSession
@@ -141,7 +142,7 @@ def table_rows(
         "metadata": schema_to_spark(hidden).json(),
         "partitioning": list(_partitioning(table.metadata, scan.schema)),
         "properties": {**table.properties, "format-version": str(table.metadata.format_version)},
-        "size": int(size) if size is not None and size.isdigit() else None,
+        "size": None if size is None else number_in(size),
         "streamed": _streamed(catalog, identifier) if isinstance(catalog, Catalog) and chosen == AsOf() else None,
     }
     find = (lambda: catalog.load_table(identifier)) if isinstance(catalog, Catalog) else None

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
+from icecore.engine.common.text import number_in
 from icecore.engine.errors import ValidationError
 from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.spark.pyspark_api import SparkSession
@@ -32,9 +33,8 @@ class AsOf:
             return {"as_of": self.micros // 1000}
         if self.version is None:
             return {}
-        if self.version in table.metadata.refs or not self.version.isdigit():
-            return {"ref": self.version}
-        return {"snapshot_id": int(self.version)}
+        snapshot_id = None if self.version in table.metadata.refs else number_in(self.version)
+        return {"ref": self.version} if snapshot_id is None else {"snapshot_id": snapshot_id}
 
 
 @frozen(eq=False)

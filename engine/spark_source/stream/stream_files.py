@@ -120,14 +120,14 @@ class StreamFiles:
         Raises ValidationError where they ask for two, or for a snapshot that is not on the branch.
         """
         history = self.history()
-        start, moment = self.options.whole_number("start-snapshot-id"), self.options.text("start-timestamp")
+        start, moment = self.options.whole_number("start-snapshot-id"), self.options.moment("start-timestamp")
         if start is not None and moment is not None:
             raise ValidationError("a stream takes one of 'start-snapshot-id' and 'start-timestamp'")
         if start is not None:
             self._after(Offset(start), history)
             return Offset(start)
         if moment is not None:
-            since = to_epoch_ms(int(moment) if moment.strip().isdigit() else moment, "start-timestamp")
+            since = to_epoch_ms(moment, "start-timestamp")
             later = [s for s in history if s.timestamp_ms >= since]
             if later:
                 return Offset(later[0].snapshot_id, is_done=False)

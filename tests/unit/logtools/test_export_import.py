@@ -141,6 +141,8 @@ DAMAGE: dict[str, tuple[Callable[[list[dict[str, Any]]], Any], type[Exception], 
     "no content": (change("content", None), CorruptLogError, "position 4: its content files are missing"),
     "other content": (change("content", "AAAA"), CorruptLogError, "content files were changed"),
     "content that is no base64": (change("content", "!"), CorruptFileError, "line 4 is no event"),
+    "content that is not even ASCII": (change("content", "é"), CorruptFileError, "line 4 is no event"),
+    "a position with two signs": (change("position", "--5"), CorruptFileError, "line 4 is no event"),
     "content that is no text": (change("content", 4), CorruptFileError, "its content is no text"),
     "content that nobody knows of": (
         lambda found: found[0].update(content="AAAA"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+from decimal import Decimal
 from pathlib import Path
 
 import fastavro
@@ -59,6 +60,15 @@ def test_partition_values_of_a_spec_that_was_removed(catalog: icecore.Catalog, k
     with pytest.raises(ValidationError, match="'city' is identity of 'city'"):
         table.forget(columns=["city"])
     table.forget(columns=["id"])
+
+
+def test_a_decimal_is_a_number(catalog: icecore.Catalog) -> None:
+    """Digits in a message say nothing of it, which its bounds and rows do."""
+    table = catalog.create_table("ns.t", pa.schema([("price", pa.decimal128(9, 2))]))
+    table.append([{"price": Decimal("12.50")}], message="12.50 each")
+    found = catalog.find_value("12.50", table="ns.t", column="price")
+    assert {p.kind for p in found.places} == {"bounds", "file"}
+    assert catalog.find_value("12.51", table="ns.t", column="price").is_nowhere
 
 
 def test_columns_that_no_schema_has_any_more(catalog: icecore.Catalog) -> None:
