@@ -53,10 +53,14 @@ def planned_relations(session: SparkSession) -> Any | None:
     """
     if _gateway(session) is None:
         return None
-    if not says_true(session.conf.get(ENABLED, "true")):
+    if not _is_enabled(session):
         return None
     made = made_object(session, _SOURCES)
     return None if isinstance(made, str) else made
+
+
+def _is_enabled(session: SparkSession) -> bool:
+    return says_true(session.conf.get(ENABLED, "true"))
 
 
 def compile_ahead(session: SparkSession) -> None:
@@ -65,11 +69,7 @@ def compile_ahead(session: SparkSession) -> None:
     A session's first DataFrame waits for the classes and for the plan, and neither needs the other.
     """
     gateway = _gateway(session)
-    if (
-        gateway is None
-        or _SOURCES[-1] in _compiled.get(gateway, {})
-        or not says_true(session.conf.get(ENABLED, "true"))
-    ):
+    if gateway is None or _SOURCES[-1] in _compiled.get(gateway, {}) or not _is_enabled(session):
         return
     Thread(target=made_object, args=(session, _SOURCES), name="icecore-compiler", daemon=True).start()
 

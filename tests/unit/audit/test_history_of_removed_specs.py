@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import pyarrow as pa
 
@@ -49,11 +50,12 @@ def test_an_id_that_meant_another_spec_before(catalog: icecore.Catalog) -> None:
     table.append([{"id": 1, "city": "Oslo", "mail": None}])
     table.delete("true")
     other = {"spec-id": 1, "fields": [{"source-id": 1, "field-id": 1001, "transform": "identity", "name": "city"}]}
-    for updates in (
+    commits: list[list[dict[str, Any]]] = [
         [{"action": "set-default-spec", "spec-id": 0}],
         [{"action": "remove-partition-specs", "spec-ids": [1]}],
         [{"action": "add-spec", "spec": other}, {"action": "set-default-spec", "spec-id": -1}],
-    ):
+    ]
+    for updates in commits:
         catalog.commit_table("ns.t", requirements=[], updates=updates)
     table.refresh().append([{"id": 7, "city": "Rome", "mail": None}])
     rows = catalog.sql("SELECT change, spec_id, partition FROM file_history ORDER BY position").to_pylist()

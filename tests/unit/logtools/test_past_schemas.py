@@ -6,6 +6,7 @@ import datetime as dt
 import io
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -80,7 +81,7 @@ def test_columns_that_no_schema_has_any_more(catalog: icecore.Catalog) -> None:
     only_in_the_log(table)
     clean_metadata(catalog, table)
     assert len(table.schemas()) == 1
-    asked = {"value": "n4711", "table": "ns.t", "column": "name"}
+    asked: dict[str, Any] = {"value": "n4711", "table": "ns.t", "column": "name"}
     assert {p.kind for p in catalog.find_value(**asked).places} == {"bounds"}
     assert table.forget(columns=["name"]).files == 1
     assert catalog.find_value(**asked).is_nowhere
@@ -118,8 +119,9 @@ def test_manifests_without_schema_and_spec(catalog: icecore.Catalog, warehouse: 
     stray = warehouse / "ns" / "t" / "metadata" / "stray-m0.avro"
     stray.write_bytes(manifest.read_bytes())
     for value, column in ((4711, "id"), ("2024-02-29", "day"), (815, "x")):
-        for asked in ({"value": value}, {"value": value, "table": "ns.t", "column": column}):
-            found = catalog.find_value(**asked)
+        of_column: dict[str, Any] = {"table": "ns.t", "column": column}
+        for asked in ({}, of_column):
+            found = catalog.find_value(value, **asked)
             assert not found.unread
             names = {Path(p.where).name for p in found.places if p.kind == "file" and "blocks" in p.what}
             assert names == {manifest.name, stray.name}, asked

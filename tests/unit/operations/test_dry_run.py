@@ -52,9 +52,10 @@ def test_totals_are_those_of_the_spec(catalog: icecore.Catalog) -> None:
     """A property of one's own may begin like them, whatever its value."""
     table = make_table(catalog)
     outcome = table.append(rows(1, 2), snapshot_properties={"total-cost": "3 EUR"}, dry_run=True)
+    assert outcome is not None
     assert "total-cost" not in outcome.totals and outcome.totals["total-records"] == 2 and repr(outcome)
     with pytest.raises(ValidationError, match="isolation_level must be serializable or snapshot, found 3"):
-        table.delete("id = 1", isolation_level=3)  # type: ignore[call-overload]
+        table.delete("id = 1", isolation_level=3)  # type: ignore[arg-type]
 
 
 def test_it_leaves_no_folder(catalog: icecore.Catalog) -> None:
