@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -22,7 +22,6 @@ from icecore.engine.formats import arrays
 from icecore.engine.formats.entry_arrow import partition_types, row_to_file
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, FileFormat
-from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
 from icecore.projections.entries.partition_key import partition_of_key
 from icecore.projections.plan.deletes.delete_pairs import DeletePairs, Rows
@@ -179,15 +178,14 @@ class PlannedFiles:
         files = self.files
         if files.num_rows == 0:
             return []
-        specs, schema = self.state.metadata.specs, self.state.metadata.all_fields
         with gc_paused():
             columns: dict[str, Iterable[Any]] = {n: _values(files, n) for n in TASK_COLUMNS}
             columns["content"] = repeat(DataFileContent.DATA)
             columns["file_format"] = _formats(files["file_format"])
-            columns["partition"] = self._partitions(specs, schema)
+            columns["partition"] = self._partitions()
             made = {
                 "file": build_attrs(ContentFile, files.num_rows, columns),
-                "delete_files": self._deletes(specs, schema),
+                "delete_files": self._deletes(),
                 "residual": self.residuals(),
                 "start": repeat(0),
                 "length": columns["file_size_in_bytes"],
@@ -200,33 +198,37 @@ class PlannedFiles:
         files = self.files
         if len(self.pairs) or not pc.all(pc.equal(files["file_format"], FileFormat.PARQUET.value)).as_py():
             return None
-        metadata = self.state.metadata
         return FileColumns(
             files["file_path"].combine_chunks(),
             files["file_size_in_bytes"].combine_chunks(),
             files["spec_id"].combine_chunks(),
             files["first_row_id"].combine_chunks(),
             pc.fill_null(files["sequence_number"].combine_chunks(), 0),
-            self._partitions(metadata.specs, metadata.all_fields),
+            self._partitions(),
         )
 
-    def _partitions(self, specs: Mapping[int, PartitionSpec], schema: Schema) -> list[tuple[Any, ...]]:
-        """The partition tuple of each file; each tuple is decoded once, however many files have it."""
+    def _partitions(self) -> list[tuple[Any, ...]]:
+        """The partition tuple of each file; each tuple is decoded once, however many files have it.
+
+        Raises ValidationError where a file is of a spec that the table has no more.
+        """
+        metadata = self.state.metadata
         keys = self.files["partition_key"].combine_chunks().dictionary_encode()
         _, first = np.unique(arrays.to_numbers(keys.indices), return_index=True)
         spec_ids = self.files["spec_id"].take(arrays.numbers(first)).to_pylist()
-        types = {i: [t for _, t in partition_types(specs[i], schema)] for i in set(spec_ids)}
+        types = {i: [t for _, t in partition_types(metadata.spec_by_id(i), metadata.all_fields)] for i in set(spec_ids)}
         distinct = zip(keys.dictionary.to_pylist(), spec_ids, strict=True)
         decoded = [partition_of_key(key, types[spec_id]) for key, spec_id in distinct]
         return [decoded[c] for c in keys.indices.to_pylist()]
 
-    def _deletes(self, specs: Mapping[int, Any], schema: Schema) -> Sequence[tuple[ContentFile, ...]]:
+    def _deletes(self) -> Sequence[tuple[ContentFile, ...]]:
         if not len(self.pairs):
             return [()] * self.files.num_rows
         offsets, places = (a.to_pylist() for a in self.deletes_by_file())
         used = sorted(set(places))
         rows = self.deletes.take(arrays.numbers(used)).to_pylist()
-        made = {p: row_to_file(r, specs[r["spec_id"]], schema) for p, r in zip(used, rows, strict=True)}
+        of, schema = self.state.metadata.spec_by_id, self.state.metadata.all_fields
+        made = {p: row_to_file(r, of(r["spec_id"]), schema) for p, r in zip(used, rows, strict=True)}
         found = [made[p] for p in places]
         return [tuple(found[a:z]) for a, z in itertools.pairwise(offsets)]
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import icecore
-from icecore.engine.errors import CommitConflictError
+from icecore.engine.errors import CommitConflictError, ValidationError
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
 
@@ -48,6 +48,18 @@ def test_rows_of_a_removed_spec_are_there_again(catalog: icecore.Catalog, defaul
     table.append([{"id": 2, "city": "Rome"}])
     catalog.restore(now, table="ns.t")
     assert catalog.load_table("ns.t").scan().count() == 0 and catalog.verify().ok
+
+
+def test_a_snapshot_whose_spec_is_gone_says_so(catalog: icecore.Catalog) -> None:
+    """A client removed a spec that a snapshot needs: what its partitions are nobody knows."""
+    table, whole = respecified(catalog)
+    old = catalog.at(whole).load_table("ns.t").current_snapshot()
+    assert old is not None
+    scan = table.scan(snapshot_id=old.snapshot_id)
+    for read in (scan.plan_files, scan.to_arrow):
+        with pytest.raises(ValidationError, match=r"no partition spec 1; there are \[0, 2\]"):
+            read()
+    assert catalog.at(whole).load_table("ns.t").scan().count() == 1
 
 
 def test_a_spec_whose_id_means_another_one_by_now(catalog: icecore.Catalog) -> None:
