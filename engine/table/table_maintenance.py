@@ -209,7 +209,11 @@ def _rewrites_manifests(table: TableHandle, options: MetadataOptions) -> bool:
     """Rewrites manifests, or would in a dry run; returns whether there was something to rewrite."""
     before = table.metadata.current_snapshot_id
     outcome = rewrite_manifests(table, **options)
-    return table.metadata.current_snapshot_id != before if outcome is None else not outcome.is_empty
+    if outcome is not None:
+        return not outcome.is_empty
+    # Without a commit of its own the table is as another process left it by then.
+    after = table.metadata.current_snapshot()
+    return after is not None and after.snapshot_id != before and "manifests-created" in (after.summary or {})
 
 
 @takes_options(MetadataOptions)
