@@ -23,13 +23,14 @@ def find_value(
 ) -> FoundValue:
     """All places that hold a value: files of every snapshot and of none, dropped tables, the log and its archives.
 
-    Text is found wherever it is part of a text, in rows with `exact` only where it is the whole. Numbers, days, times
-    and UUIDs, written as text or given as such, are found where a column or a bound of it in the log has that value.
-    Deleted rows are found as long as their file is there. `table`, a dropped one by the name that it had last, limits
-    the search to what belongs to it. `column` limits it to the columns that ever had that name, and to texts such as
-    messages only where these have no numbers or days. Defaults of columns are found, and what named plans were asked for; other caches
-    follow from the log and are left out. The answer can be kept: see `FoundValue`. All files are read. Raises
-    ValidationError, NoSuchTableError, MissingArchiveError, CorruptLogError.
+    Text is found wherever it is part of a text, in rows with `exact` only where it is the whole. Numbers, days,
+    times and UUIDs, written as text or given as such, are found where a column or a bound of it in the log has that
+    value. Deleted rows are found as long as their file is there. `table`, a dropped one by the name that it had
+    last, limits the search to what belongs to it. `column` limits it to the columns that ever had that name, and to
+    texts such as messages only where these have no numbers or days. Defaults of columns are found, and what named
+    plans were asked for; other caches follow from the log and are left out. The answer can be kept: see
+    `FoundValue`. All files are read. Raises ValidationError, NoSuchTableError, MissingArchiveError,
+    CorruptLogError.
     """
     from icecore.engine.forget.find_value import ValueSearch
     from icecore.engine.forget.value_matches import Wanted
