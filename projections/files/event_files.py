@@ -40,6 +40,8 @@ from icecore.projections.files.metadata_cleanup import DroppedMetadata
 from icecore.projections.files.pointers import WrittenFile
 
 FOREIGN_METADATA = "foreign-metadata"
+_MOST_LENGTHS = 65_536
+"""The most lengths of files that a process remembers; the log knows the others."""
 
 
 @frozen
@@ -221,8 +223,13 @@ class EventFiles:
         path = listed.manifest.manifest_path
         if path not in self._lengths:
             row = self._store.row(MODELS, "get_file", location=path)
-            self._lengths[path] = storage.size(path) if row is None else row["length"]
+            self._note(path, storage.size(path) if row is None else row["length"])
         return self._lengths[path]
+
+    def _note(self, path: str, length: int) -> None:
+        self._lengths[path] = length
+        if len(self._lengths) > _MOST_LENGTHS:
+            del self._lengths[next(iter(self._lengths))]
 
     def _write_metadata(
         self, event: Event, state: TableState, storage: Storage, damaged: Collection[str]
@@ -239,7 +246,7 @@ class EventFiles:
             create_same(storage, location, data, self._store.relocations.since(event.position))
         else:
             storage.write_atomic(location, data, self._store.late_files)
-        self._lengths[location] = len(data)
+        self._note(location, len(data))
         return WrittenFile(location, kind, len(data), hashlib.sha256(data).hexdigest(), event.position)
 
 
