@@ -16,6 +16,8 @@ from icecore.engine.spec.updates.table_update import (
     AddPartitionSpec,
     AddSnapshot,
     AddSortOrder,
+    RemovePartitionSpecs,
+    RemoveSchemas,
     RemoveSnapshotRef,
     RemoveSnapshots,
     SetCurrentSchema,
@@ -44,15 +46,21 @@ def _table(before: TableMetadata, after: TableMetadata) -> Iterator[TableUpdate]
 
 
 def _shapes(before: TableMetadata, after: TableMetadata) -> Iterator[TableUpdate]:
-    known = {s.schema_id for s in before.schemas}
+    old_schemas, old_specs = {s.schema_id: s for s in before.schemas}, before.specs
+    # The id of a part that was removed may be that of another one by now.
+    schemas = {i for s in after.schemas if (i := s.schema_id) in old_schemas and s.same_fields(old_schemas[i])}
+    specs = {i for s in after.partition_specs if (i := s.spec_id) in old_specs and s.same_as(old_specs[i])}
+    if gone := sorted(old_schemas.keys() - schemas):
+        yield RemoveSchemas(tuple(gone))
+    if gone := sorted(old_specs.keys() - specs):
+        yield RemovePartitionSpecs(tuple(gone))
     for schema in after.schemas:
-        if schema.schema_id not in known:
+        if schema.schema_id not in schemas:
             yield AddSchema(schema)
     if after.current_schema_id != before.current_schema_id:
         yield SetCurrentSchema(after.current_schema_id)
-    known = {s.spec_id for s in before.partition_specs}
     for spec in after.partition_specs:
-        if spec.spec_id not in known:
+        if spec.spec_id not in specs:
             yield AddPartitionSpec(spec)
     if after.default_spec_id != before.default_spec_id:
         yield SetDefaultSpec(after.default_spec_id)

@@ -78,7 +78,7 @@ def _specs(then: TableMetadata, now: TableMetadata, refuse: Refuse) -> list[Tabl
         known = now.specs.get(spec.spec_id)
         if known is None:
             out.append(AddPartitionSpec(spec))
-        elif known.fields != spec.fields:
+        elif not known.same_as(spec):
             raise refuse(f"partition spec {spec.spec_id} was removed, and is another one now")
     wanted = then.spec()
     if now.spec().fields != wanted.fields:

@@ -38,7 +38,7 @@ class PastMetadata:
         self._schemas += schemas
         for spec in specs:
             known = self._eras[-1].get(spec.spec_id)
-            if known is not None and known.fields != spec.fields:
+            if known is not None and not known.same_as(spec):
                 self._eras.append(dict(self._eras[-1]))
             self._eras[-1][spec.spec_id] = spec
 
