@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, assert_never
 
 from icecore.engine.common.json_reader import get_ints, get_strs
+from icecore.engine.common.location import given_location
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.promotion import can_promote, promotion_keeps_partitions
@@ -49,13 +50,15 @@ from icecore.engine.spec.updates.view_update import AddViewVersion, SetCurrentVi
 U = TypeVar("U", TableUpdate, ViewUpdate)
 
 
-def with_checked_lists(updates: Iterable[U]) -> list[U]:
-    """The updates. Raises ValidationError where a list of ids or of names holds something else."""
+def with_checked_values(updates: Iterable[U]) -> list[U]:
+    """The updates. Raises ValidationError where a list of ids or names holds something else, or a location is none."""
     found = list(updates)
     for update in found:
         match update:
             case RemoveProperties():
                 get_strs(update.to_dict(), "removals", update.action)
+            case SetLocation(location=location):
+                given_location(location)
             case RemoveSchemas():
                 get_ints(update.to_dict(), "schema-ids", update.action)
             case RemovePartitionSpecs():
@@ -78,7 +81,6 @@ def with_checked_lists(updates: Iterable[U]) -> list[U]:
                 | RemoveSnapshotRef()
                 | AssignUuid()
                 | UpgradeFormatVersion()
-                | SetLocation()
                 | SetProperties()
                 | SetCurrentViewVersion()
                 | RemoveStatistics()

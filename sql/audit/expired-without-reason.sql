@@ -3,7 +3,7 @@
 -- finds: Snapshots of a table that were expired by commits which say no reason: nobody can tell who needed them gone.
 -- mend: Give expire_snapshots() a message; icecore.require-message = true has the table refuse commits without one.
 WITH expiries AS (
-    SELECT namespace, name, table_uuid, position, actor
+    SELECT namespace, name, table_uuid, position, coalesce(actor, 'another engine') AS actor
     FROM events
     WHERE coalesce(trim(message), '') = ''
         AND list_contains(json_extract_string(payload, '$.updates[*].action'), 'remove-snapshots')

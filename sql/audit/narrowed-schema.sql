@@ -5,7 +5,7 @@
 -- mend: Tell who reads and writes the table; an added column of another name, or a wider type, breaks nobody.
 WITH changes AS (
     SELECT
-        *,
+        * REPLACE (coalesce(actor, 'another engine') AS actor),
         type <> type_before AND NOT (
             (type_before = 'int' AND type = 'long')
             OR (type_before = 'float' AND type = 'double')

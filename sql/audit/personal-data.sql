@@ -6,7 +6,7 @@
 WITH measured AS (
     SELECT namespace, name, table_uuid, position, unnest(map_entries(readable_metrics)) AS metric
     FROM file_history
-    WHERE content = 'data'
+    WHERE content IN ('data', 'equality_deletes')
 ),
 bounds AS (
     SELECT

@@ -6,11 +6,14 @@ WITH ranges AS (
     SELECT
         namespace, name, table_uuid, file_path, first_row_id,
         first_row_id + record_count AS end_row_id,
-        lag(file_path) OVER before AS file_before,
-        max(first_row_id + record_count) OVER (before ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS end_before
+        arg_max(file_path, first_row_id + record_count) OVER earlier AS file_before,
+        max(first_row_id + record_count) OVER earlier AS end_before
     FROM files
     WHERE content = 'data' AND first_row_id IS NOT NULL
-    WINDOW before AS (PARTITION BY namespace, name ORDER BY first_row_id, file_path)
+    WINDOW earlier AS (
+        PARTITION BY namespace, name ORDER BY first_row_id, file_path
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
 )
 SELECT
     namespace, name, table_uuid, file_path,

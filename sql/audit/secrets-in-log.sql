@@ -53,7 +53,8 @@ SELECT
     concat_ws(' ', nullif(g.owner, ''), g.key) AS subject,
     format(
         '{}the property {} looked like a secret at position {}, set by {}',
-        CASE g.owner WHEN '' THEN '' ELSE concat(g.owner, ': ') END, g.key, max(g.position), arg_max(g.actor, g.position)
+        CASE g.owner WHEN '' THEN '' ELSE concat(g.owner, ': ') END, g.key, max(g.position),
+        arg_max(coalesce(g.actor, 'another engine'), g.position)
     ) AS message
 FROM given AS g
 ANTI JOIN there AS t

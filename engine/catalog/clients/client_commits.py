@@ -12,7 +12,7 @@ from attrs import define, frozen
 
 from icecore.engine.catalog.catalog_handle import CatalogHandle
 from icecore.engine.commit.decide import ChangeMetadata, Command, StaleRemovals
-from icecore.engine.commit.given_updates import check_types, with_checked_lists
+from icecore.engine.commit.given_updates import check_types, with_checked_values
 from icecore.engine.common.identifiers import Identifier, identifier_tuple
 from icecore.engine.data.pyiceberg_values import is_pyiceberg_value
 from icecore.engine.errors import ValidationError
@@ -46,7 +46,7 @@ def requirements_of(given: Iterable[object]) -> tuple[TableRequirement, ...]:
 
 def updates_of(given: Iterable[object]) -> list[TableUpdate]:
     """The updates, likewise. Raises ValidationError."""
-    return with_checked_lists(_read(given, TableUpdate, read_table_updates))
+    return with_checked_values(_read(given, TableUpdate, read_table_updates))
 
 
 def asked_part(

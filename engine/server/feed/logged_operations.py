@@ -28,7 +28,6 @@ _TYPES = {
     ev.VIEW_DROPPED: "drop-view",
 }
 _NO_CUSTOM_LETTER = re.compile(r"[^a-zA-Z0-9-_.]")
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def operation_type(kind: str) -> str:
@@ -60,9 +59,8 @@ def namespace_of(event: Event) -> Identifier | None:
 
 
 def object_uuid(stream: str) -> str | None:
-    """The UUID of the table or view of a stream."""
-    found = _UUID.search(stream)
-    return found.group() if found else None
+    """The UUID of the table or view of a stream; None for that of the catalog."""
+    return ev.uuid_of_stream(stream) or None
 
 
 def _of_namespace(kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -89,7 +89,8 @@ def _is_asked(event: Event, name: Identifier | None, types: list[Any], objects: 
         return False
     names = names_told(event, name)
     return not objects or any(
-        is_inside(names, what) if kind == "namespace" else object_uuid(event.stream) == what for kind, what in objects
+        is_inside(names, what) if kind == "namespace" else (object_uuid(event.stream) or "").lower() == what
+        for kind, what in objects
     )
 
 

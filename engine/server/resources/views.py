@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import evolve
 
-from icecore.engine.commit.given_updates import with_checked_lists
+from icecore.engine.commit.given_updates import with_checked_values
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.json_reader import get, get_list, get_str_map
 from icecore.engine.errors import NoSuchViewError, name_text
@@ -77,7 +77,7 @@ def _creation(call: Call, name: Identifier, view_uuid: str) -> list[ViewUpdate]:
         AddViewVersion(evolve(version, schema_id=LAST_ADDED)),
         SetCurrentViewVersion(LAST_ADDED),
     ]
-    return with_checked_lists(made)
+    return with_checked_values(made)
 
 
 def load_view(call: Call) -> Answer:
@@ -95,7 +95,7 @@ def view_exists(call: Call) -> Answer:
 def replace_view(call: Call) -> Answer:
     """Commits updates to a view where its requirements hold."""
     requirements = tuple(read_view_requirements(get_list(call.body, "requirements", "the request", [])))
-    updates = with_checked_lists(read_view_updates(updates_asked(call.body)))
+    updates = with_checked_values(read_view_updates(updates_asked(call.body)))
     view = call.catalog.load_view(call.view)
     warehouse = call.catalog._warehouse
     warehouse.store.check_writable()

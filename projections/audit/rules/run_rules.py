@@ -159,9 +159,9 @@ def _finding(rule: Rule, row: dict[str, Any]) -> AuditFinding:
     named = {name: row.pop(name, None) for name in (*_OF_TABLE, *_REQUIRED)}
     levels = (*f"{named['namespace'] or ''}".split("."), f"{named['name']}")
     table = None if named["name"] is None else name_text(tuple(filter(None, levels)))
-    return AuditFinding(
-        rule.id, rule.severity, table, named["table_uuid"], f"{named['subject']}", f"{named['message']}", rule.mend, row
-    )
+    # A null in what a message is made of makes it null.
+    subject, message = f"{named['subject'] or ''}", f"{named['message'] or rule.finds}"
+    return AuditFinding(rule.id, rule.severity, table, named["table_uuid"], subject, message, rule.mend, row)
 
 
 def _limits(rules: Sequence[Rule], options: Mapping[str, Option]) -> dict[str, Option]:
@@ -195,5 +195,7 @@ def _limit_rows(audited: Audited, limits: Mapping[str, Option]) -> pa.Table:
 def _limit(name: str, default: Option, properties: Mapping[str, str]) -> Option:
     """An option of one table; a property that can't be read as one counts as not set."""
     text = properties.get(PREFIX + name.replace("_", "-"))
-    value = default if text is None else parse_option(text)
+    if text is None or isinstance(default, str):
+        return default if text is None else text
+    value = parse_option(text)
     return value if isinstance(value, _kinds(default)) else default

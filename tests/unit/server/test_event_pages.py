@@ -49,10 +49,34 @@ def test_pages_hold_every_event_once(rest: RestClient, busy: icecore.Catalog, si
     assert events[4]["operation"]["updates"] == [{"action": "set-properties", "updates": {"k": "v"}}]
 
 
+def test_a_uuid_is_told_and_asked_in_any_case(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """A client may have given it in capital letters, as which the table keeps it."""
+    catalog.create_namespace("ns")
+    uuid = "ABCDEF01-0000-4000-8000-000000000000"
+    schema = {"type": "struct", "schema-id": 0, "fields": []}
+    updates: list[dict[str, Any]] = [
+        {"action": "assign-uuid", "uuid": uuid},
+        {"action": "add-schema", "schema": schema},
+    ]
+    updates += [{"action": "set-current-schema", "schema-id": -1}]
+    updates += [
+        {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+        {"action": "set-default-spec", "spec-id": -1},
+    ]
+    updates += [{"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}}]
+    updates += [{"action": "set-default-sort-order", "sort-order-id": -1}]
+    catalog.commit_table("ns.t", [{"type": "assert-create"}], updates)
+    asked = {"reference-type": "table", "identifier": {"namespace": [], "name": ""}, "table-uuid": uuid}
+    [event] = followed(rest, 100, **{"catalog-objects": [asked]})
+    assert event["operation"]["table-uuid"] == uuid
+
+
 def test_events_are_filtered_in_all_pages(rest: RestClient, busy: icecore.Catalog) -> None:
     uuid = followed(rest, 100)[1]["operation"]["table-uuid"]
     asked = [{"reference-type": "table", "identifier": {"namespace": [], "name": ""}, "table-uuid": uuid}]
     assert [e["x-icecore-position"] for e in followed(rest, 1, **{"catalog-objects": asked})] == [2, 3, 4, 5, 7]
+    asked[0]["table-uuid"] = uuid.upper()
+    assert len(followed(rest, 100, **{"catalog-objects": asked})) == 5
     inside = [{"reference-type": "namespace", "namespace": ["other"]}]
     assert [e["x-icecore-position"] for e in followed(rest, 1, **{"catalog-objects": inside})] == [6]
     types = {"operation-types": ["drop-table", "rename-table"]}
