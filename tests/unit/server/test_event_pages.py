@@ -57,14 +57,12 @@ def test_a_uuid_is_told_and_asked_in_any_case(rest: RestClient, catalog: icecore
     updates: list[dict[str, Any]] = [
         {"action": "assign-uuid", "uuid": uuid},
         {"action": "add-schema", "schema": schema},
-    ]
-    updates += [{"action": "set-current-schema", "schema-id": -1}]
-    updates += [
+        {"action": "set-current-schema", "schema-id": -1},
         {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
         {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
     ]
-    updates += [{"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}}]
-    updates += [{"action": "set-default-sort-order", "sort-order-id": -1}]
     catalog.commit_table("ns.t", [{"type": "assert-create"}], updates)
     asked = {"reference-type": "table", "identifier": {"namespace": [], "name": ""}, "table-uuid": uuid}
     [event] = followed(rest, 100, **{"catalog-objects": [asked]})
