@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from icecore.engine.repository.assembly import CACHE_FOLDER
 from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.view_repository import ViewRepository
 from icecore.engine.storage.file_io import Storage
+from icecore.engine.storage.listing import list_files
 from icecore.projections.entries.decode_entries import decode_unlisted
 from icecore.projections.files.materialize import CLAIMS_FOLDER
 from icecore.projections.stored_plans.plan_store import PLANS_FOLDER
@@ -211,7 +213,12 @@ class ValueSearch:
     def _parts(self, event: Event) -> tuple[str, ...]:
         """The parts of an event that have the text."""
         text, p = self.wanted.text, event.provenance
-        texts = {n: t for n, t in event.texts.items() if n != PAYLOAD} | {"idempotency key": p.idempotency_key}
+        texts = {n: t for n, t in event.texts.items() if n != PAYLOAD} | {
+            "engine": None if (p.engine or "").startswith("icecore ") else p.engine,
+            "correlation id": p.correlation_id,
+            "causation id": p.causation_id,
+            "idempotency key": p.idempotency_key,
+        }
         found = [name for name, t in texts.items() if t is not None and text in t]
         if holds_text(orjson.loads(event.payload_text), text):
             found.append(PAYLOAD)
@@ -284,12 +291,23 @@ class ValueSearch:
         paths = [Path(p) for f in dict.fromkeys(elsewhere) if (p := self.repository.storage.local_path(f)) is not None]
         tops += [p for p in paths if self.stream is not None or not p.is_relative_to(root)]
         for top in tops:
-            for parent, inner, names in os.walk(top):
+            for parent, inner, names in _folders(top):
                 inner[:] = [i for i in inner if Path(parent, i) != cache]
                 if Path(parent) == root:
                     names = [n for n in names if not n.startswith(self.repository.store.path.name)]
                 self._named.update(to_uri(Path(parent, n)) for n in (*inner, *names) if self.wanted.in_path(n))
                 found.update(to_uri(Path(parent, name)) for name in names)
+        remote = [f for f in dict.fromkeys(elsewhere) if self.repository.storage.local_path(f) is None]
+        return found.union(*map(self._remote_files, remote))
+
+    def _remote_files(self, folder: str) -> set[str]:
+        """The files of a folder in an object store; where it can't be listed, it was not read."""
+        try:
+            found = {f.location for f in list_files(self.repository.storage, folder, lambda _: False)}
+        except (IcecoreError, OSError) as e:
+            self._unread[folder] = str(e)
+            return set()
+        self._named.update(location for location in found if self.wanted.in_path(location.removeprefix(folder)))
         return found
 
     def _in_file(self, location: str, only: WantedBounds | None) -> dict[str, int]:
@@ -301,6 +319,18 @@ class ValueSearch:
             self._counts["bytes"] += len(data)
             known = next((self._bounds(stream) for stream, _ in sorted(self._users.get(location, ()))), None)
             return FileMatches(self.wanted, only, known).of(data, location)
-        except (IcecoreError, OSError, ValueError, pa.ArrowException) as e:
+        except (IcecoreError, OSError, ValueError, EOFError, zlib.error, pa.ArrowException) as e:
             self._unread[location] = str(e)
             return {}
+
+
+def _folders(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """The folders in one with the names of what is in them, behind symbolic links too, each once."""
+    seen = set[str]()
+    for parent, inner, names in os.walk(top, followlinks=True):
+        real = os.path.realpath(parent)
+        if real in seen:
+            inner.clear()
+            continue
+        seen.add(real)
+        yield parent, inner, names

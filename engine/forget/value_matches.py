@@ -14,6 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
+from icecore.engine.errors import ValidationError
+from icecore.engine.forget.variant_matches import VariantMatches, is_variant
+
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -23,6 +26,12 @@ class Wanted:
 
     text: str
     exact: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        try:
+            self.text.encode()
+        except UnicodeEncodeError as e:
+            raise ValidationError(f"{self.text!r} is no Unicode text: {e}") from e
 
     @property
     def encoded(self) -> bytes:
@@ -54,7 +63,8 @@ class Wanted:
         if pa.types.is_dictionary(kind):
             return self._count(array.dictionary_decode())
         if pa.types.is_struct(kind):
-            return sum(self._count(child) for child in array.flatten())
+            found = sum(self._count(child) for child in array.flatten())
+            return found + (VariantMatches.of(self).count(array.field("value")) if is_variant(kind) else 0)
         if pa.types.is_map(kind):
             return self._count(array.keys) + self._count(array.items)
         if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):

@@ -109,6 +109,20 @@ def value_size(data: bytes, at: int) -> int:
     return last + offset_width + _number(data, at + last, offset_width)
 
 
+def child_offsets(data: bytes, at: int) -> list[int]:
+    """The offsets of the values in the object or array at an offset. Raises ValueError."""
+    kind, header = data[at] & 3, data[at] >> 2
+    offset_width = (header & 3) + 1
+    id_width = (header >> 2 & 3) + 1 if kind == OBJECT else 0
+    count_width = 4 if header & (0x10 if kind == OBJECT else 0x04) else 1
+    count = _number(data, at + 1, count_width)
+    offsets = at + 1 + count_width + count * id_width
+    start = offsets + (count + 1) * offset_width
+    if start > len(data):
+        raise ValueError(f"a value should hold {count} others, it ends before their offsets do")
+    return [start + _number(data, offsets + i * offset_width, offset_width) for i in range(count)]
+
+
 def write_object(fields: Mapping[bytes, bytes], metadata: Metadata) -> bytes:
     """An object of values by name. All names must be in the metadata."""
     names = sorted(fields)
