@@ -89,7 +89,7 @@ class VariantMatches:
         decode = _NUMBERS.get(type_id)
         if decode is None:
             return self.stored.get(type_id) == data
-        found = decode(data)
+        found: Any = decode(data)
         if self.number is None:
             return False
         return bool(found == (float(self.number) if isinstance(found, float) else self.number))
@@ -103,14 +103,15 @@ def is_variant(kind: pa.StructType) -> bool:
 
 
 def _is_binary(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _number(text: str) -> Decimal | None:
     try:
-        return Decimal(text)
+        found = Decimal(text)
     except InvalidOperation:
         return None
+    return found if found.is_finite() else None
 
 
 def _primitives(data: bytes, at: int) -> Iterator[tuple[int, bytes]]:
