@@ -53,7 +53,7 @@ def plan_dict(plan: ScanPlan) -> dict[str, Any]:
             "file_size_in_bytes": t.file.file_size_in_bytes,
             "data_sequence_number": t.data_sequence_number,
             "delete_files": [d.file_path for d in t.delete_files],
-            "residual": to_json(t.residual),
+            "residual": to_json(t.residual, inclusive=True),
         }
         for t in plan.tasks
     ]

@@ -169,7 +169,7 @@ def _ordinal(term: BoundTerm, literal: Any) -> int:
             case MonthTransform(), str() if m := _MONTH.fullmatch(literal.strip()):
                 return _month(int(m[1]), int(m[2]))
             case HourTransform(), str() if m := _HOUR.fullmatch(literal.strip()):
-                return single_value.parse_date(m[1]) * 24 + int(m[2])
+                return _hour(single_value.parse_date(m[1]), int(m[2]))
             case ((YearTransform() | MonthTransform() | DayTransform()), _) if _is_day(literal):
                 return int(transform.apply(DateType(), slot_of(DateType(), literal).floor))
             case HourTransform(), _ if _is_moment(literal):
@@ -196,6 +196,12 @@ def _month(year: int, month: int) -> int:
     if not 1 <= month <= 12:
         raise ExpressionError(f"there is no month {month}")
     return (year - 1970) * 12 + month - 1
+
+
+def _hour(day: int, hour: int) -> int:
+    if not 0 <= hour <= 23:
+        raise ExpressionError(f"there is no hour {hour}")
+    return day * 24 + hour
 
 
 def _is_day(literal: Any) -> bool:

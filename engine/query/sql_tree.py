@@ -24,6 +24,9 @@ _EXPLAINS = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 
 def parsed(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> dict[str, Any]:
     """The syntax tree of one SELECT. Raises ValidationError, calling the query `owner`, where it is none."""
+    if "\0" in sql:
+        # DuckDB's tree ends a text there.
+        raise ValidationError(f"{owner} must not hold a NUL: give such a value as a parameter, or by chr(0)")
     ((text,),) = duck.rows(con, query(TREES, "to_tree"), {"query": sql})
     tree: dict[str, Any] = orjson.loads(text)
     if tree["error"] and tree["error_message"].startswith("Only SELECT"):

@@ -390,7 +390,7 @@ def _snapshot_and_schema(
     elif as_of is not None:
         snapshot = metadata.snapshot_as_of(to_epoch_ms(as_of, "as_of"))
     else:
-        name = ref or MAIN_BRANCH
+        name = MAIN_BRANCH if ref is None else ref
         snapshot = metadata.snapshot_by_ref(name)
         found = metadata.refs.get(name)
         if found is None or found.type is SnapshotRefType.BRANCH:

@@ -22,12 +22,16 @@ class Refinable(Protocol):
 Scan = TypeVar("Scan", bound=Refinable)
 
 
+_MOST_ROWS = 2**63 - 1
+"""A limit above it is none: no table has so many rows."""
+
+
 def checked_limit(limit: object) -> int | None:
     """The most rows that a scan is to give, None for all. Raises ValidationError."""
     found = None if limit is None else checked_number(limit, "limit")
     if found is not None and found < 0:
         raise ValidationError(f"limit must not be negative, found {found}")
-    return found
+    return None if found is None or found > _MOST_ROWS else found
 
 
 def remaking(make: Callable[..., Any], row_filter: Expression, **asked: Any) -> Callable[..., Any]:

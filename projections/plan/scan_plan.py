@@ -70,7 +70,10 @@ class ScanPlan:
         return self.planned.tasks()
 
     def to_arrow(self) -> pa.Table:
-        """One row for each data file (see PLAN_SCHEMA); `residual` is an Iceberg expression as JSON text."""
+        """One row for each data file (see PLAN_SCHEMA).
+
+        `residual` is an Iceberg expression as JSON text; of LIKE and infinities, which have none, it selects more rows.
+        """
         files = self.planned.files
         columns = {n: files[n] for n in ("file_path", "file_format", "spec_id", "record_count", "file_size_in_bytes")}
         columns["data_sequence_number"] = files["sequence_number"]
@@ -97,8 +100,8 @@ class ScanPlan:
 
 
 def residual_texts(codes: Codes, distinct: Iterable[Expression]) -> pa.Array:
-    """Residuals as JSON text, given as places among the distinct ones."""
-    return arrays.texts(orjson.dumps(to_json(r)).decode() for r in distinct).take(arrays.numbers(codes))
+    """Residuals as JSON text, given as places among the distinct ones; what has no JSON form selects more rows."""
+    return arrays.texts(orjson.dumps(to_json(r, inclusive=True)).decode() for r in distinct).take(arrays.numbers(codes))
 
 
 def _taken(column: pa.ChunkedArray, kind: pa.DataType, places: pa.Array) -> pa.Array:

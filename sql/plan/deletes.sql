@@ -53,15 +53,19 @@ CASE WHEN starts_with({path}, 'file:///') THEN substring({path}, 8)
 -- {plain}: `plain_path` of it
 , CASE WHEN starts_with({bound}, '/') THEN '/'
        ELSE regexp_extract({bound}, '^(/|[A-Za-z][A-Za-z0-9+.-]*://[^/]*/)') END AS root_{column},
+(root_{column} <> '' AND length({bound}) > length(root_{column})) OR regexp_matches({bound}, '^file:/[^/0]')
+    AS is_whole_{column},
 CASE WHEN root_{column} = '' THEN {plain} ELSE substring({bound}, length(root_{column})) END AS plain_{column}
 
 -- name: above_path_bound
--- Where path and bound have one root, both ways to compare say the same, and the slow one is left out.
+-- Where path and bound have one root, both ways to compare say the same, and the slow one is left out. A bound that was
+-- cut before its path begins says nothing of files that are spelled in another way.
 -- {column}: the name of a lower bound
 -- {bound}: the bound, of `d`
 -- {plain}: `plain_path` of the data file's path
 ({bound} IS NULL OR {bound} <= data.file_path OR (
-    (d.root_{column} = '' OR NOT starts_with(data.file_path, d.root_{column})) AND d.plain_{column} <= {plain}
+    (d.root_{column} = '' OR NOT starts_with(data.file_path, d.root_{column}))
+    AND (NOT d.is_whole_{column} OR d.plain_{column} <= {plain})
 ))
 
 -- name: below_path_bound
@@ -69,7 +73,8 @@ CASE WHEN root_{column} = '' THEN {plain} ELSE substring({bound}, length(root_{c
 -- {bound}: the bound, of `d`
 -- {plain}: `plain_path` of the data file's path
 ({bound} IS NULL OR {bound} >= data.file_path OR (
-    (d.root_{column} = '' OR NOT starts_with(data.file_path, d.root_{column})) AND d.plain_{column} >= {plain}
+    (d.root_{column} = '' OR NOT starts_with(data.file_path, d.root_{column}))
+    AND (NOT d.is_whole_{column} OR d.plain_{column} >= {plain})
 ))
 
 -- name: pairs

@@ -22,8 +22,8 @@ def to_json(expression: Expression, *, children: bool = False, inclusive: bool =
     """The JSON value of a bound expression, or of an unbound one without transforms of times.
 
     With `children` the keys are `child`, `left` and `right`; otherwise `term` and `value`, which older services know.
-    LIKE has no JSON form: where `inclusive`, what is written selects more rows, otherwise ExpressionError is raised. It
-    is raised for infinities too, which JSON can't hold.
+    LIKE and infinities have no JSON form: where `inclusive`, what is written selects more rows, otherwise
+    ExpressionError is raised.
     """
     check_depth(expression)
     try:

@@ -36,7 +36,7 @@ from icecore.engine.spec.types import FLOATING_TYPES
 
 @frozen
 class ExpressionWriter:
-    """A writer of expression JSON. `children` chooses the keys, `inclusive` lets LIKE become weaker: see `to_json`."""
+    """A writer of expression JSON. `children` chooses the keys, `inclusive` lets what has none become weaker."""
 
     children: bool
     inclusive: bool
@@ -63,6 +63,8 @@ class ExpressionWriter:
             return False
         if op in SETS and not literals:
             return op is PredicateOperator.NOT_IN
+        if self.inclusive and any(isinstance(_value(v), float) and not math.isfinite(_value(v)) for v in literals):
+            return True
         if op in LIKES:
             op, literals = self._weaker(op, literals)
         written = self._predicate(op, p.term, literals)
@@ -108,6 +110,10 @@ def _balanced(word: str, parts: list[Any]) -> Any:
         return parts[0]
     middle = len(parts) // 2
     return {"type": word, "left": _balanced(word, parts[:middle]), "right": _balanced(word, parts[middle:])}
+
+
+def _value(literal: Any) -> Any:
+    return literal.value if isinstance(literal, TypedValue) else literal
 
 
 def _literal(term: Term, value: Any) -> Any:

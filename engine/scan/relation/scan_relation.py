@@ -118,11 +118,15 @@ def scan_relation(
 
 
 def column_names(schema: Schema) -> list[str]:
-    """The names of a schema's columns as DuckDB has them: those that differ in case alone get a number."""
+    """The names of a schema's columns as DuckDB has them: those that differ in case alone get a number.
+
+    No name with a number is that of another column.
+    """
     found: dict[str, str] = {}
+    own = {f.name.lower() for f in schema.fields}
     for f in schema.fields:
         name, number = f.name, 0
-        while name.lower() in found:
+        while name.lower() in found or (number and name.lower() in own):
             number += 1
             name = f"{f.name}_{number}"
         found[name.lower()] = name

@@ -28,13 +28,19 @@ PATHS = sorted({root + tail for root, tail in product(ROOTS, TAILS)})
 
 
 def may_lie(path: str, lower: str | None, upper: str | None) -> bool:
-    """As the rule says it: in order with scheme and authority, or without them."""
+    """As the rule says it: in order with scheme and authority or without them, or the bound was cut within these."""
 
     def plain(text: str) -> str:
         return re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?", "", text)
 
-    above = lower is None or lower <= path or plain(lower) <= plain(path)
-    return above and (upper is None or upper >= path or plain(upper) >= plain(path))
+    def is_cut(bound: str) -> bool:
+        root = re.match(r"/|[A-Za-z][A-Za-z0-9+.-]*://[^/]*/", bound)
+        if root is None:
+            return not re.match(r"file:/[^/0]", bound)
+        return root[0] == bound and not path.startswith(bound)
+
+    above = lower is None or lower <= path or plain(lower) <= plain(path) or is_cut(lower)
+    return above and (upper is None or upper >= path or plain(upper) >= plain(path) or is_cut(upper))
 
 
 def test_the_short_way_says_what_the_rule_says() -> None:
