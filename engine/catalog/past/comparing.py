@@ -23,6 +23,8 @@ from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from icecore.engine.metadata.fold import TableState
+    from icecore.engine.repository.repository import Repository
     from icecore.engine.scan.snapshot_diff import SnapshotDiff
     from icecore.engine.table.table import Table
     from icecore.projections.audit.diff import CatalogDiff
@@ -56,9 +58,9 @@ def diff_table(
     """The difference of a table's files and rows between two positions of the log, or times: see `SnapshotDiff`.
 
     The table is the one of that name at the later position, else at the earlier one, else now, else the last that had
-    it. At a position where it did not exist, or had no such branch, it counts as without rows. For snapshots and refs
-    see `Table.diff`. Raises NoSuchTableError, NoSuchSnapshotError where a snapshot of either is gone, ValidationError,
-    also where it had the branch at neither position.
+    it. At a position where it did not exist, was dropped or had no such branch, it counts as without rows. For
+    snapshots and refs see `Table.diff`. Raises NoSuchTableError, NoSuchSnapshotError where a snapshot of either is
+    gone, ValidationError, also where it had the branch at neither position.
     """
     from icecore.engine.table.table_reads import diff as diff_snapshots
 
@@ -70,7 +72,7 @@ def diff_table(
         raise ValidationError(f"can't compare position {start} with {end}: the log goes from 0 to {head}")
     stream = _stream_then(catalog, identifier, end, start)
     table, found = table_of(catalog, stream), list[int | None]()
-    states = [repository.state_at(stream, position) for position in (start, end)]
+    states = [_state_there(repository, stream, position) for position in (start, end)]
     if branch != MAIN_BRANCH and not any(state and branch in state.metadata.refs for state in states):
         raise ValidationError(f"{name_text(table.name())} has no branch or tag {branch!r} at position {start} or {end}")
     for position, state in zip((start, end), states, strict=True):
@@ -83,6 +85,12 @@ def diff_table(
             raise NoSuchSnapshotError(f"snapshot {ref.snapshot_id}, of position {position}, is gone{by}")
         found.append(None if ref is None else ref.snapshot_id)
     return diff_snapshots(table, *found)
+
+
+def _state_there(repository: Repository, stream: str, position: int) -> TableState | None:
+    """The state of a table at a position where it was there: not before it was made, nor while it was dropped."""
+    state = repository.state_at(stream, position)
+    return None if state is None or state.dropped else state
 
 
 def _stream_then(catalog: CatalogHandle, identifier: IdentifierLike, *positions: int) -> str:

@@ -213,6 +213,23 @@ def test_the_difference_is_of_the_table_that_had_the_name_then(catalog: icecore.
     assert catalog.diff_table("ns.orders", after).rows().num_rows == 0
 
 
+def test_a_table_counts_as_without_rows_while_it_was_dropped(catalog: icecore.Catalog) -> None:
+    """Its branches are not there either."""
+    make_table(catalog).append(rows(1, 2))
+    there = catalog.position
+    catalog.drop_table("ns.t")
+    gone = catalog.position
+    catalog.undrop_table("ns.t")
+    for start, end, change in ((there, gone, "DELETE"), (gone, gone + 1, "INSERT")):
+        found = catalog.diff_table("ns.t", start, end)
+        assert [(r["id"], r["_change_type"]) for r in found.rows().to_pylist()] == [(1, change), (2, change)]
+        assert found.files().num_rows == 1
+    catalog.load_table("ns.t").append(rows(3), branch="b")
+    catalog.drop_table("ns.t")
+    with pytest.raises(ValidationError, match="has no branch or tag 'b'"):
+        catalog.diff_table("ns.t", gone, branch="b")
+
+
 def test_a_branch_that_is_at_neither_position_is_no_branch_without_changes(catalog: icecore.Catalog) -> None:
     """A wrong name would be evidence that nobody changed a row; one that is at one of both is compared with nothing."""
     table = make_table(catalog)
