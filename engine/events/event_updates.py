@@ -5,7 +5,7 @@ Spec: the REST catalog's TableUpdate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
@@ -54,7 +54,7 @@ def snapshots_of(event: Event) -> tuple[list[Snapshot], Mapping[int, str]]:
         ends = [(name, r["snapshot-id"]) for name, r in refs if r.get("type") == SnapshotRefType.BRANCH]
         if (current := metadata.get("current-snapshot-id")) is not None:
             ends.append((MAIN_BRANCH, current))
-        return registered, _branches(registered, ends)
+        return registered, branches_of(_parents(registered), ends)
     if event.kind not in (ev.TABLE_CREATED, ev.TABLE_COMMITTED, ev.TABLE_ADOPTED):
         return [], {}
     found, ends = [], list[tuple[str, int]]()
@@ -63,15 +63,21 @@ def snapshots_of(event: Event) -> tuple[list[Snapshot], Mapping[int, str]]:
             found.append(update.snapshot)
         elif isinstance(update, SetSnapshotRef) and update.ref.type is SnapshotRefType.BRANCH:
             ends.append((update.ref_name, update.ref.snapshot_id))
-    return found, _branches(found, ends)
+    return found, branches_of(_parents(found), ends)
 
 
-def _branches(snapshots: Sequence[Snapshot], ends: Iterable[tuple[str, int]]) -> dict[int, str]:
-    """The branch of each snapshot that is the head of one or an ancestor of the head; main goes before others."""
-    parents = {s.snapshot_id: s.parent_snapshot_id for s in snapshots}
+def _parents(snapshots: Iterable[Snapshot]) -> dict[int, int | None]:
+    return {s.snapshot_id: s.parent_snapshot_id for s in snapshots}
+
+
+def branches_of(parents: Mapping[int, int | None], heads: Iterable[tuple[str, int]]) -> dict[int, str]:
+    """The branch of each snapshot that is the head of one or an ancestor of the head; main goes before others.
+
+    `parents` are those of the snapshots, `heads` the branches with their heads.
+    """
     found: dict[int, str] = {}
-    for name, end in sorted(ends, key=lambda end: end[0] != MAIN_BRANCH):
-        at: int | None = end
+    for name, head in sorted(heads, key=lambda each: each[0] != MAIN_BRANCH):
+        at: int | None = head
         while at is not None and at in parents and at not in found:
             found[at] = name
             at = parents[at]

@@ -16,8 +16,10 @@ from icecore.engine.common.ids import signed
 from icecore.engine.errors import name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
+from icecore.engine.events.event_updates import branches_of
 from icecore.engine.events.name_events import Named, Renamed, read_name_event
 from icecore.engine.log.store import EventStore
+from icecore.engine.spec.snapshot import SnapshotRefType
 
 LOG_SCHEMA = pa.schema(
     [
@@ -91,7 +93,6 @@ def _rows(events: Iterable[Event], names: _Names) -> Iterator[dict[str, Any]]:
         snapshots = [u["snapshot"] for u in payload.get("updates", ()) if _is_update(u, "add-snapshot")]
         last = snapshots[-1] if snapshots else {}
         summary = last.get("summary") or {}
-        refs = [u["ref-name"] for u in payload.get("updates", ()) if _is_update(u, "set-snapshot-ref")]
         row = event.to_row()
         yield {
             **{name: row[name] for name in LOG_SCHEMA.names if name in row},
@@ -99,7 +100,7 @@ def _rows(events: Iterable[Event], names: _Names) -> Iterator[dict[str, Any]]:
             "name": _name(event, payload, names),
             "operation": summary.get("operation"),
             "snapshot_id": signed(last.get("snapshot-id")),
-            "branch": refs[-1] if refs and snapshots else None,
+            "branch": _branch(payload.get("updates", ()), snapshots),
             "changes": "; ".join(describe_changes(event.kind, payload)),
             "summary": list(summary.items()),
         }
@@ -115,6 +116,15 @@ def _named(kind: str, payload: Mapping[str, Any]) -> str | None:
     return name_text(name or ()) or None
 
 
+def _branch(updates: Sequence[Any], snapshots: Sequence[Mapping[str, Any]]) -> str | None:
+    """The branch that an event put the last of its snapshots on."""
+    if not snapshots:
+        return None
+    parents = {s["snapshot-id"]: s.get("parent-snapshot-id") for s in snapshots}
+    moved = (u for u in updates if _is_update(u, "set-snapshot-ref") and u["type"] == SnapshotRefType.BRANCH)
+    return branches_of(parents, ((u["ref-name"], u["snapshot-id"]) for u in moved)).get(snapshots[-1]["snapshot-id"])
+
+
 def _is_update(update: Any, action: str) -> bool:
     return isinstance(update, Mapping) and update.get("action") == action
 
@@ -128,6 +138,9 @@ def describe_changes(kind: str, payload: Mapping[str, Any]) -> Iterator[str]:
     match kind:
         case ev.VIEW_CREATED | ev.VIEW_COMMITTED:
             yield from _view_changes(payload)
+        case ev.TABLE_CREATED:
+            # The others, as of its schema, are of every creation.
+            yield from _table_changes([u for u in payload["updates"] if u["action"] in _OF_SNAPSHOTS])
         case ev.TABLE_COMMITTED | ev.TABLE_ADOPTED:
             yield from _table_changes(payload["updates"])
         case _:
@@ -178,6 +191,7 @@ def _forgetting(payload: Mapping[str, Any]) -> str:
     return f"forget {what}, of {_counted(len(positions), 'event')}"
 
 
+_OF_SNAPSHOTS = ("add-snapshot", "set-snapshot-ref")
 _ADDED = {
     "set-current-schema": ("add-schema", "schema", "schema-id", "schema"),
     "set-default-spec": ("add-spec", "spec", "spec-id", "partition spec"),

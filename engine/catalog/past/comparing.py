@@ -125,6 +125,7 @@ class ShownCommit:
     def rows(self) -> pa.Table | None:
         """The rows that it deleted and inserted, with `_change_type`; None of a commit that changed no rows.
 
+        None too where it registered a table: the rows were there, and `Catalog.diff_table` has them.
         Raises what a changelog scan raises, StorageError where the files are deleted.
         """
         import pyarrow as pa
@@ -155,10 +156,10 @@ def show_commit(catalog: CatalogHandle, position: int) -> ShownCommit:
 
 
 def _snapshots(catalog: CatalogHandle, event: Event) -> tuple[Table | None, tuple[int, ...]]:
-    """The table as it was after an event, and the snapshots that the event made."""
+    """The table as it was after an event, and the snapshots that the event made, not those that it registered."""
     from icecore.engine.catalog.catalog_at import CatalogAt
 
-    made = snapshots_of(event)[0] if event.kind in (ev.TABLE_COMMITTED, ev.TABLE_ADOPTED) else []
+    made = [] if event.kind == ev.TABLE_REGISTERED else snapshots_of(event)[0]
     ids = tuple(s.snapshot_id for s in made if s.operation != Operation.REPLACE)
     if not ids:
         return None, ()

@@ -13,12 +13,14 @@ from icecore.engine.common.identifiers import identifier_tuple
 from icecore.engine.common.ids import signed
 from icecore.engine.common.text import counted
 from icecore.engine.display.output import pair_lines, print_text, row_lines, waiting
+from icecore.engine.events.event import TABLE_REGISTERED
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from icecore.engine.catalog.catalog import Catalog
+    from icecore.engine.catalog.past.comparing import ShownCommit
     from icecore.engine.scan.snapshot_diff import SnapshotDiff
     from icecore.projections.audit.diff import CatalogDiff
 
@@ -165,8 +167,7 @@ def show_commit(settings: Settings, position: int, files: bool, rows: bool) -> N
         changed = commit.rows() if rows else None
     if rows:
         if changed is None:
-            made = "only wrote files again" if commit.event["operation"] == "replace" else "made no snapshot"
-            click.echo(f"commit {position} {made}, so it changed no rows", err=True)
+            click.echo(f"commit {position} {_why_no_rows(commit)}", err=True)
             changed = pa.table({"_change_type": pa.array([], pa.string())})
         settings.print_arrow(changed)
         return
@@ -197,6 +198,16 @@ def show_commit(settings: Settings, position: int, files: bool, rows: bool) -> N
         if left := commit.files.num_rows - len(some):
             lines.append(f"… {counted(left, 'more file')}, --files")
     settings.print_record(record, *lines)
+
+
+def _why_no_rows(commit: ShownCommit) -> str:
+    """The answer to why a commit has no rows: what it did instead of changing any."""
+    if commit.event["kind"] == TABLE_REGISTERED:
+        moments = f"{commit.position - 1} {commit.position}"
+        told_by = f"`icecore diff {moments} --table {commit.event['name']} --rows`"
+        return f"registered a table with the rows that it had; {told_by} tells them"
+    made = "only wrote files again" if commit.event["operation"] == "replace" else "made no snapshot"
+    return f"{made}, so it changed no rows"
 
 
 def print_graph(settings: Settings, catalog: Catalog, table: str, limit: int | None) -> None:

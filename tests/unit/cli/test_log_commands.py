@@ -326,6 +326,16 @@ def test_diff_tells_people_of_files_where_facts_stand(run: Run, run_json: RunJso
     assert " ".join(text[text.index("data-files") :].split()) == "data-files main - 3 files, 3 rows + 2 files, 2 rows"
 
 
+def test_the_rows_of_a_registered_table_are_of_no_commit_of_the_log(run: Run, run_json: RunJson, orders: str) -> None:
+    """It has them when it comes: a command tells them, which is named."""
+    location = run_json("describe", orders)["metadata_location"]
+    run("drop", orders, "--yes")
+    run("register", "shop.again", location)
+    [told] = run("show-commit", "5", "--rows").stderr.splitlines()
+    _, command, _ = told.split("`")
+    assert told.startswith("commit 5 registered a table") and len(run_json(*command.split()[1:])) == 3
+
+
 def test_on_80_columns_paths_and_changes_stand_below_their_rows(
     run: Run, run_json: RunJson, orders: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from core_tables import local, make_table, rows
+from core_tables import local, make_table, rows, store_of
 
 import icecore
 from icecore.engine.display.ref_graph import graph_lines
@@ -98,6 +98,34 @@ def test_the_events_of_a_transaction_are_told(catalog: icecore.Catalog) -> None:
         both.rename_table("ns.t", "ns.u")
     end = catalog.position
     assert catalog.show_commit(end).together == (end - 1, end) == catalog.show_commit(end - 1).together
+
+
+def test_a_table_that_came_with_rows_has_them_in_its_commit(catalog: icecore.Catalog) -> None:
+    """As clients make one by `assert-create`, in one event: the log tells both."""
+    make_table(catalog).append(rows(1, 2))
+    catalog.drop_table("ns.t")
+    asked = [
+        u for e in store_of(catalog).events() for u in e.payload.get("updates", ()) if u["action"] != "assign-uuid"
+    ]
+    catalog.commit_table("ns.t", [{"type": "assert-create"}], asked)
+    shown = catalog.show_commit(catalog.position)
+    created, append, branch = shown.event["changes"].split("; ")
+    assert (created, append) == ("create ns.t", "append: + 1 file, + 2 rows") and branch.startswith("branch main -> ")
+    inserted = shown.rows()
+    assert inserted is not None and inserted["id"].to_pylist() == [1, 2] and shown.files.num_rows == 1
+
+
+def test_a_commits_branch_is_that_of_its_last_snapshot(catalog: icecore.Catalog) -> None:
+    """Not another ref that it moved, as a tag."""
+    table = make_table(catalog)
+    table.append(rows(1))
+    first = table.snapshots()[0].snapshot_id
+    with table.transaction() as both:
+        both.append(rows(2))
+        both.manage_snapshots().create_tag(first, "v1").create_branch(first, "old").commit()
+    assert catalog.log()["branch"].to_pylist()[-1] == "main"
+    table.append(rows(3), branch="old")
+    assert catalog.log()["branch"].to_pylist()[-1] == "old"
 
 
 def test_snapshots_refs_positions_and_times_are_compared(catalog: icecore.Catalog) -> None:
