@@ -139,7 +139,7 @@ def _table(
         _name(before),
         _name(after),
         changes_of_facts(table_facts(old), table_facts(new)),
-        file_changes(store, events, old, new),
+        file_changes(store, events, old),
     )
 
 

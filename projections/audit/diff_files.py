@@ -46,25 +46,25 @@ class _Seen:
     rows: int
 
 
-def file_changes(
-    store: EventStore, events: Iterable[Event], before: TableMetadata | None, after: TableMetadata | None
-) -> tuple[FileChanges, ...]:
+def file_changes(store: EventStore, events: Iterable[Event], before: TableMetadata | None) -> tuple[FileChanges, ...]:
     """The files that the events added and removed, in the order of branches. Raises CorruptLogError."""
     seen: dict[tuple[str | None, int], dict[tuple[str, int | None], _Seen]] = {}
     branches: dict[int, str] = {}
-    told: set[int] = set()
+    told = {s.snapshot_id for s in before.snapshots} if before else set()
+    brought: dict[int, Snapshot] = {}
     for event in events:
-        branches |= snapshots_of(event)[1]
+        snapshots, put_on = snapshots_of(event)
+        branches |= put_on
+        if event.kind == TABLE_REGISTERED:
+            told |= {s.snapshot_id for s in snapshots}
+        brought |= {s.snapshot_id: s for s in snapshots}
         for snapshot_id, rows in _rows(store, event):
             told.add(snapshot_id)
             for row in rows:
                 _note(seen.setdefault((branches.get(snapshot_id), row["content"]), {}), row)
-        if event.kind == TABLE_REGISTERED:
-            told |= {s["snapshot-id"] for s in event.payload["metadata"].get("snapshots") or ()}
-    known = {s.snapshot_id for s in before.snapshots} if before else set()
-    outside = [s for s in (after.snapshots if after else ()) if s.snapshot_id not in known | told]
     counted = [_count(branch, content, files) for (branch, content), files in seen.items()]
-    found = _summed([*counted, *_from_summaries((branches.get(s.snapshot_id), s) for s in outside)])
+    outside = ((branches.get(i), s) for i, s in brought.items() if i not in told)
+    found = _summed([*counted, *_from_summaries(outside)])
     return tuple(sorted(found, key=lambda c: (c.branch != MAIN_BRANCH, c.branch or "", c.content)))
 
 
