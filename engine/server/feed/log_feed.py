@@ -23,7 +23,7 @@ from icecore.engine.events.event import LOG_FORGOTTEN
 from icecore.engine.log.sqlite_file import DataVersion
 from icecore.engine.log.store import EventStore
 from icecore.engine.server.feed.logged_commits import (
-    NamedEvent,
+    NamedCommit,
     Names,
     is_inside,
     last_names,
@@ -49,10 +49,10 @@ class FedEvent:
     forgets: bool = False
 
     @classmethod
-    def of(cls, commit: list[NamedEvent]) -> Iterator[FedEvent]:
+    def of(cls, commit: NamedCommit) -> Iterator[FedEvent]:
         """The events of one commit."""
-        for event, name in commit:
-            data = orjson.dumps(shown_event(event, name, len(commit)))
+        for event, name in commit.events:
+            data = orjson.dumps(shown_event(event, name, commit.count))
             text = b"id: %d\ndata: %b\n\n" % (event.position, data)
             yield cls(event.position, text, names_told(event, name), event.kind == LOG_FORGOTTEN)
 
@@ -196,7 +196,7 @@ class LogFeed:
         size = 0
         for commit in named_commits(self.store, last_names(self.store, after), after):
             found += FedEvent.of(commit)
-            size += sum(len(e.text) for e in found[-len(commit) :])
+            size += sum(len(e.text) for e in found[-len(commit.events) :])
             if size > PAGE_BYTES:
                 break
         return found

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
+from attrs import frozen
+
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.events.event import Event
 from icecore.engine.events.name_events import Renamed, read_name_event
@@ -17,6 +19,14 @@ Names = dict[str, Identifier]
 NamedEvent = tuple[Event, Identifier | None]
 
 
+@frozen
+class NamedCommit:
+    """The events of a commit that were asked for, with names, and how many events it has in all."""
+
+    events: list[NamedEvent]
+    count: int
+
+
 def last_names(store: EventStore, position: int) -> Names:
     """The names up to a position. Raises MissingArchiveError, CorruptLogError."""
     names: Names = {}
@@ -25,13 +35,17 @@ def last_names(store: EventStore, position: int) -> Names:
     return names
 
 
-def named_commits(store: EventStore, names: Names, after: int, up_to: int | None = None) -> Iterator[list[NamedEvent]]:
+def named_commits(store: EventStore, names: Names, after: int, up_to: int | None = None) -> Iterator[NamedCommit]:
     """The events of each commit after a position, each with the name that its table or view had.
 
-    `names` are the names at that position; they are kept up to date on the way.
+    `names` are the names at that position; they are kept up to date on the way. Raises MissingArchiveError.
     """
-    for _, events in groupby(store.events(after, up_to), key=lambda e: e.transaction_id):
-        yield [_named(e, names) for e in events]
+    for transaction_id, found in groupby(store.events(after, up_to), key=lambda e: e.transaction_id):
+        events = [_named(e, names) for e in found]
+        (first, _), (last, _) = events[0], events[-1]
+        # The range may begin and end inside of a commit. The first event's id names the transaction.
+        is_whole = first.event_id == transaction_id and last.position != up_to
+        yield NamedCommit(events, len(events) if is_whole else len(store.transaction_events(transaction_id)))
 
 
 def _named(event: Event, names: Names) -> NamedEvent:

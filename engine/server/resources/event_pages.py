@@ -40,11 +40,13 @@ def query_events(call: Call) -> Answer:
     reached, time = asked["after"], 0
     names, up_to = last_names(store, reached), None if call.past is None else call.past.position
     for commit in named_commits(store, names, reached, up_to):
-        events = [shown_event(e, name, len(commit)) for e, name in commit if _is_asked(e, name, types, objects)]
+        asked_for = [(e, name) for e, name in commit.events if _is_asked(e, name, types, objects)]
+        events = [shown_event(e, name, commit.count) for e, name in asked_for]
         if found and len(found) + len(events) > min(size, MOST):
             break
         found += events
-        reached, time = commit[-1][0].position, commit[-1][0].recorded_at_ms
+        last, _ = commit.events[-1]
+        reached, time = last.position, last.recorded_at_ms
     token = base64.urlsafe_b64encode(orjson.dumps({**asked, "after": reached})).decode()
     told = {"events": found, "highest-processed-timestamp-ms": time or store.head()[2], "next-page-token": token}
     return json_answer(told)

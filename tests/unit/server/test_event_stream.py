@@ -106,6 +106,20 @@ def test_streams_end_where_they_were_asked_to_and_wrong_positions_are_refused(
     assert [rest.get(f"/v1/events?{asked}").status for asked in ("after=99", "after=x", "table=t")] == [400] * 3
 
 
+def test_a_commit_counts_all_of_its_events_to_who_asks_for_some(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """From inside of the commit on, and up to a position inside of it, in pages too."""
+    with catalog.transaction() as three:
+        for name in ("a", "b", "c"):
+            three.create_namespace(name)
+    with followed(rest, "?after=0", last_event_id="1") as resumed:
+        told = [orjson.loads(line[6:]) for line in itertools.islice((x for x in resumed if x[:1] == b"d"), 2)]
+    past = [
+        orjson.loads(line[6:]) for line in rest.get("/v1/at/2/events?after=0").body.splitlines() if line[:1] == b"d"
+    ]
+    pages = rest.post("/v1/at/2/events", {}).json["events"]
+    assert [e["event-count"] for e in (*told, *past, *pages)] == [3] * 6
+
+
 def test_who_does_not_read_holds_nobody_up_and_a_token_that_ends_ends_its_stream(tmp_path: Path) -> None:
     """A token of one namespace is refused. Streams that nobody reads end with the server."""
     settings = ServerSettings(heartbeat_s=0.02, most_followers=2)
