@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from icecore.engine.events.event import TABLE_ADOPTED, TABLE_COMMITTED
-from icecore.engine.events.event_updates import table_updates
+from icecore.engine.events.event import TABLE_ADOPTED
+from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.snapshot import Snapshot
-from icecore.engine.spec.updates.table_update import AddSnapshot
 
 
 def ancestors_since(
@@ -49,8 +48,6 @@ def _added(repository: Repository, state: TableState, position: int) -> dict[int
     """The snapshots that came after a position, as they were then."""
     found: dict[int, Snapshot] = {}
     for event in repository.store.filtered_events(stream=state.stream, after=position):
-        if event.kind in (TABLE_COMMITTED, TABLE_ADOPTED):
-            for update in table_updates(event):
-                if isinstance(update, AddSnapshot):
-                    found.setdefault(update.snapshot.snapshot_id, update.snapshot)
+        for snapshot in snapshots_of(event)[0]:
+            found.setdefault(snapshot.snapshot_id, snapshot)
     return found

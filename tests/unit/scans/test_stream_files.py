@@ -195,6 +195,20 @@ def test_first_snapshots_that_another_engine_expired_are_missed(catalog: icecore
         batches(stream(empty), start, Limits())
 
 
+def test_first_snapshots_that_came_with_their_table_are_missed_too(
+    catalog: icecore.Catalog, table: icecore.Table
+) -> None:
+    """As of one that was registered."""
+    location = table.metadata_location or ""
+    catalog.drop_table("ns.t")
+    registered = catalog.register_table("ns.again", location)
+    with contextlib.closing(pyiceberg_catalog(catalog.path)) as peer:
+        expiry = peer.load_table("ns.again").maintenance.expire_snapshots()
+        expiry.by_ids([s.snapshot_id for s in registered.snapshots()[:2]]).commit()
+    with pytest.raises(ValidationError, match=r"first snapshots.*expired"):
+        stream(registered).next_offset(Offset(), Limits())
+
+
 def test_a_last_snapshot_is_not_passed(table: icecore.Table) -> None:
     files = stream(table)
     files.end_here()
