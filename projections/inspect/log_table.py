@@ -121,7 +121,7 @@ def _branch(updates: Sequence[Any], snapshots: Sequence[Mapping[str, Any]]) -> s
     if not snapshots:
         return None
     parents = {s["snapshot-id"]: s.get("parent-snapshot-id") for s in snapshots}
-    moved = (u for u in updates if _is_update(u, "set-snapshot-ref") and u["type"] == SnapshotRefType.BRANCH)
+    moved = (u for u in updates if _is_update(u, "set-snapshot-ref") and u.get("type") == SnapshotRefType.BRANCH)
     return branches_of(parents, ((u["ref-name"], u["snapshot-id"]) for u in moved)).get(snapshots[-1]["snapshot-id"])
 
 
