@@ -16,6 +16,7 @@ from icecore.engine.common.ids import new_event_id, new_salt
 from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.common.location import LocationMapping
 from icecore.engine.events import event as ev
+from icecore.engine.events.event import Event
 from icecore.engine.events.manifest_changes import OWN_EVENT, ListedManifest, Listing
 from icecore.engine.events.relocated_manifests import RelocatedManifests
 from icecore.engine.events.relocation import Relocation
@@ -29,8 +30,11 @@ from icecore.engine.spec.content_file import DataFileContent, ManifestContent
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.wide_entries import inherit_sequence_numbers
 
-_WITHOUT_FILES = frozenset(
-    f"{what}.{done}" for what in ("table", "view") for done in ("renamed", "dropped", "undropped")
+_WITHOUT_METADATA = frozenset(
+    (
+        ev.TABLE_FILES_DELETED,
+        *(f"{what}.{done}" for what in ("table", "view") for done in ("renamed", "dropped", "undropped")),
+    )
 )
 _FOREIGN = frozenset({ev.TABLE_ADOPTED, ev.TABLE_REGISTERED, ev.VIEW_ADOPTED, ev.VIEW_REGISTERED})
 
@@ -85,8 +89,15 @@ def needs_of(repository: Repository, state: TableState, step: Relocation) -> Nee
 
 def has_foreign_head(store: EventStore, stream: str) -> bool:
     """Whether another engine wrote the current metadata file of a table or view, which then names the old folder."""
-    kinds = [e.kind for e in store.stream_events(stream) if e.kind not in _WITHOUT_FILES]
-    return bool(kinds) and kinds[-1] in _FOREIGN
+    is_foreign = False
+    for event in store.stream_events(stream):
+        is_foreign = event.kind in _FOREIGN or (is_foreign and not _has_metadata(event))
+    return is_foreign
+
+
+def _has_metadata(event: Event) -> bool:
+    """Whether a metadata file of ours is written for an event; none is of a commit that waits to be written by hand."""
+    return event.kind not in _WITHOUT_METADATA and bool(event.payload.get("materialize", True))
 
 
 @define
