@@ -59,7 +59,7 @@ def archive_events(
     _check_range(store, last)
     target = path or archive_path(store.path, first, last)
     target = target.absolute()
-    _check_target(store, target, first)
+    _check_target(store, target, first, last)
     states = states_at(last)
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
@@ -72,6 +72,7 @@ def archive_events(
                 raise CommitConflictError(f"something was forgotten meanwhile, at position {forgotten.position}")
             _check_range(store, last)
             needed = needed_content(last)
+            _check_target(store, target, first, last)
             _put_in_place(part, target)
             _move(store, archive, states, needed)
     finally:
@@ -105,12 +106,18 @@ def abandoned_archives(store: EventStore) -> Iterator[Path]:
 
 def _is_copy(store: EventStore, path: Path) -> bool:
     """Whether the last event of an archive file is, with all before it, in the log."""
-    try:
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
-            position, digest = connection.execute(query(ARCHIVE, "last_in_file")).fetchone()
-        return bool(store.event_at(position).hash == digest)
-    except (sqlite3.Error, TypeError, IcecoreError):
-        return False
+    found = _extent(path)
+    with contextlib.suppress(IcecoreError, TypeError):
+        return found is not None and store.event_at(found[1]).hash == found[2]
+    return False
+
+
+def _extent(path: Path) -> tuple[int, int, str] | None:
+    """The first and the last position of an archive file, and the last hash; None of a file that is none."""
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(_opened(path)) as connection:
+        found = connection.execute(query(ARCHIVE, "extent_of_file")).fetchone()
+        return None if found is None else tuple(found)
+    return None
 
 
 def _check_range(store: EventStore, last: int) -> None:
@@ -124,22 +131,20 @@ def _check_range(store: EventStore, last: int) -> None:
         )
 
 
-def _check_target(store: EventStore, target: Path, first: int) -> None:
+def _check_target(store: EventStore, target: Path, first: int, last: int) -> None:
     used = store.archives.paths() | {store.path.absolute()}
     if target in used:
         raise ValidationError(f"{target} is a part of the log already")
-    if target.exists() and not _is_leftover(target, first):
-        raise ValidationError(f"{target} is there already, and is no archive of this log")
+    # A leftover of a call that died has the same events. What has others may be all that another log, or a later state
+    # of this one, has of them.
+    if target.exists() and _extent(target) != (first, last, store.event_at(last).hash):
+        raise ValidationError(
+            f"{target} is there already, and is no archive of positions {first} to {last} of this log"
+        )
 
 
-def _is_leftover(target: Path, first: int) -> bool:
-    """Whether a file is an archive that a crashed call wrote and never made part of the log."""
-    try:
-        with contextlib.closing(sqlite3.connect(f"{target.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
-            found = connection.execute(query(ARCHIVE, "first_in_file")).fetchone()
-    except sqlite3.Error:
-        return False
-    return bool(found[0] == first)
+def _opened(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
 
 
 def _write_file(store: EventStore, part: Path, target: Path, first: int, last: int) -> Archive:
@@ -214,7 +219,7 @@ def _checked(store: EventStore, part: Path, target: Path, first: int, last: int)
 
 def read_back(part: Path, redactions: Redactions) -> Iterator[Event]:
     """The events of the file. Raises CorruptLogError at the first that breaks the chain."""
-    with contextlib.closing(sqlite3.connect(f"{part.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+    with contextlib.closing(_opened(part)) as connection:
         connection.row_factory = sqlite3.Row
         known: Event | None = None
         for row in connection.execute(query(ARCHIVE, "all_in_file")):

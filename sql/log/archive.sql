@@ -65,11 +65,8 @@ CREATE TABLE event_content (
     {content_columns}
 ) STRICT;
 
--- name: first_in_file
-SELECT min(position) AS position FROM event;
-
--- name: last_in_file
-SELECT position, hash FROM event ORDER BY position DESC LIMIT 1;
+-- name: extent_of_file
+SELECT (SELECT min(position) FROM event) AS first_position, position, hash FROM event ORDER BY position DESC LIMIT 1;
 
 -- name: all_in_file
 SELECT * FROM event ORDER BY position;
