@@ -7,7 +7,6 @@ moves.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.events import event as ev
@@ -22,22 +21,25 @@ _PASSED = {*ev.ABOUT_FILES, ev.LOG_FORGOTTEN, *ev.RELOCATING, ev.TABLE_RELOCATED
 def last_commit(store: EventStore, actor: str, stream: str | None) -> list[Event]:
     """The events of the last commit by an actor, to a table or view or to anything, that still stands.
 
-    All events of its transaction are of it. Raises ValidationError where there is none.
+    All events of its transaction are of it. Raises ValidationError where there is none, MissingArchiveError where it
+    would be archived.
     """
     undone: set[int] = set()
     for event in _backwards(store):
         if event.position in undone:
             continue
-        if reverted := undone_by(store, event):
-            undone.update(reverted)
+        if event.provenance.causation_id is not None:
+            # A revert, also where what it undid is in an archive that is lost.
+            undone.update(undone_by(store, event))
         elif event.provenance.actor == actor and stream in (None, event.stream) and event.kind not in _PASSED:
             return store.transaction_events(event.transaction_id)
     raise ValidationError(f"there is no commit by {actor!r} that could be undone")
 
 
-def _backwards(store: EventStore, **conditions: Any) -> Iterator[Event]:
-    """The events, the latest first."""
-    end = store.head()[0]
+def _backwards(store: EventStore) -> Iterator[Event]:
+    """The events, the latest first; archives, whose files may be lost, are read after all that the log has itself."""
+    end, archived = store.head()[0], store.archives.last_position
     while end > 0:
-        yield from reversed(list(store.filtered_events(after=end - _AT_A_TIME, up_to=end, **conditions)))
-        end -= _AT_A_TIME
+        after = max(end - _AT_A_TIME, archived if end > archived else 0)
+        yield from reversed(list(store.filtered_events(after=after, up_to=end)))
+        end = after

@@ -188,10 +188,10 @@ class EventReader(SqliteFile):
         return None if found is None else self._event(found)
 
     def transaction_events(self, transaction_id: str) -> list[Event]:
-        """The events of a transaction, in order. Raises MissingArchiveError, where some are archived."""
+        """The events of a transaction, in order. Raises MissingArchiveError."""
         own = [self._event(r) for r in self.rows(EVENTS, "of_transaction", transaction_id=transaction_id)]
-        # The first event's id names the transaction.
-        if own and own[0].event_id == transaction_id:
+        if any(e.event_id == transaction_id for e in own):
+            # A transaction has the id of its first event, so none of it is archived.
             return own
         parameters = {"transaction_id": transaction_id}
         archived = map(self._event, self.archives.events("of_transaction", 0, LAST_POSITION, **parameters))

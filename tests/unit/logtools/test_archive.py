@@ -168,6 +168,26 @@ def test_without_the_archive_the_present_works(
     assert fresh.verify().ok
 
 
+def test_without_the_archive_the_last_commits_are_undone_and_shown(catalog: icecore.Catalog) -> None:
+    """A revert is passed over, also where what it undid is lost; a call that is repeated has its answer."""
+    table = make_table(catalog, "undone")
+    for number in (1, 2):
+        table.append(rows(number))
+    last = catalog.position
+    found = catalog.archive(last)
+    catalog.revert(last - 1)
+    assert found is not None and ids_of(table.refresh()) == [2]
+    found.path.unlink()
+    with pytest.warns(UserWarning, match="can't be read"):
+        assert catalog.show_commit(last).together == (last,)
+    catalog.undo("ns.undone")
+    assert ids_of(table.refresh()) == []
+    with pytest.raises(MissingArchiveError):
+        catalog.undo("ns.undone")
+    calls = [table.maintenance.expire_snapshots(idempotency_key="k").older_than(2**53).commit() for _ in range(2)]
+    assert calls[0].deleted_files == calls[1].deleted_files != ()
+
+
 @pytest.mark.parametrize("damage", ["a byte", "an event", "cut short", "another file"])
 def test_a_changed_archive_is_named(cut: int, catalog: icecore.Catalog, damage: str) -> None:
     found = catalog.archive(cut)
