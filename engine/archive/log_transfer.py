@@ -27,6 +27,7 @@ from icecore.engine.archive.log_formats import FORMATS, PARQUET
 from icecore.engine.errors import CorruptFileError, CorruptLogError, IcecoreError, StorageError, ValidationError
 from icecore.engine.events.event import GENESIS_HASH, RELOCATING, Event
 from icecore.engine.formats.event_content import decode_table
+from icecore.engine.log.deletion_content import note_removed_orphans_of
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.reader import EVENTS
 from icecore.engine.log.redactions import Redactions
@@ -121,6 +122,7 @@ def _append(store: EventStore, models: ReadModels | None, record: Record) -> Non
     try:
         if models is not None:
             models.apply(event)
+            note_removed_orphans_of(store, event)
     except IcecoreError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, orjson.JSONDecodeError) as e:

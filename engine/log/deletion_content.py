@@ -8,9 +8,10 @@ from collections.abc import Iterable
 import orjson
 from attrs import evolve
 
+from icecore.engine.common.location import location_key
 from icecore.engine.errors import CorruptLogError
-from icecore.engine.events.event import Event
-from icecore.engine.formats.deleted_files import DeletedFile, decode_files
+from icecore.engine.events.event import TABLE_FILES_DELETED, Event
+from icecore.engine.formats.deleted_files import DeletedBy, DeletedFile, decode_files
 from icecore.engine.log.reader import EventReader
 from icecore.engine.log.store import MODELS, EventStore
 
@@ -31,6 +32,16 @@ def note_removed_orphans(store: EventReader, position: int, keys: Iterable[str])
     They are named by their `location_key`.
     """
     store.execute(MODELS, "put_removed_orphans", position=position, digests=_json(map(_digest, keys)))
+
+
+def note_removed_orphans_of(store: EventReader, event: Event) -> None:
+    """Notes them of an event that the log has already, as after an import; none where it is no search for orphans.
+
+    Raises CorruptLogError, MissingArchiveError.
+    """
+    if event.kind == TABLE_FILES_DELETED and event.payload.get("operation") == DeletedBy.REMOVE_ORPHAN_FILES:
+        files = deleted_files(store, event)
+        note_removed_orphans(store, event.position, (location_key(f.location) for f in files))
 
 
 def any_removed_orphans(store: EventStore) -> bool:

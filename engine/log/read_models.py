@@ -110,6 +110,8 @@ class ReadModels(ManifestModels):
         The published files of each stream are set aside until then; rows of other catalogs in `iceberg_tables` stay.
         Returns the streams of tables and views, in the order of the log.
         """
+        from icecore.engine.log.deletion_content import note_removed_orphans_of
+
         connection = self._store.connection()
         connection.execute(query(SETTINGS, "make_indexes_again"))
         for name in ("read_models", "set_read_models_aside", "read_models"):
@@ -124,6 +126,7 @@ class ReadModels(ManifestModels):
         streams = []
         for event in self._store.events():
             self.apply(event)
+            note_removed_orphans_of(self._store, event)
             if event.stream != ev.CATALOG_STREAM and event.stream_version == 1:
                 streams.append(event.stream)
         return streams

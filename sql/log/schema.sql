@@ -176,8 +176,7 @@ CREATE INDEX IF NOT EXISTS table_folder_stream ON table_folder (stream);
 
 CREATE INDEX IF NOT EXISTS table_folder_elsewhere ON table_folder (folder) WHERE is_elsewhere = 1;
 
--- One row per file that a search for orphans let go, by a digest of its location: paths may tell of rows. It is for
--- writers at work, so an import or a replay does not make it again.
+-- One row per file that a search for orphans let go, by a digest of its location: paths may tell of rows.
 CREATE TABLE IF NOT EXISTS removed_orphan (
     digest INTEGER PRIMARY KEY,
     position INTEGER NOT NULL
@@ -221,6 +220,7 @@ DROP TABLE IF EXISTS snapshot_manifests;
 DROP TABLE IF EXISTS checkpoint;
 DROP TABLE IF EXISTS table_folder;
 DROP TABLE IF EXISTS kept_file;
+DROP TABLE IF EXISTS removed_orphan;
 DROP INDEX IF EXISTS stream_head_location;
 DROP INDEX IF EXISTS written_file_stream;
 DROP INDEX IF EXISTS written_file_forgotten;

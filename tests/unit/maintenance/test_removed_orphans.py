@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from client_writes import ClientCatalog
-from core_tables import ids_of, local, make_table, rows
+from core_tables import ids_of, local, make_table, repository_of, rows
 
 import icecore
 from icecore.engine.errors import CommitConflictError
@@ -63,6 +64,27 @@ def test_a_file_that_has_the_name_of_a_removed_one_anew_is_taken(catalog: icecor
     pq.write_table(rows(2), local(removed))
     commit()
     assert removed in catalog.load_table("ns.t").files()["file_path"].to_pylist()
+
+
+@pytest.mark.parametrize("way", ["import", "rebuild"])
+def test_a_log_that_was_imported_or_rebuilt_still_knows_them(
+    catalog: icecore.Catalog, tmp_path: Path, way: str
+) -> None:
+    table, client = make_table(catalog), ClientCatalog(catalog)
+    transaction = client.load_table("ns.t").transaction()
+    transaction.append(rows(2))
+    assert len(remove(table)) == 1
+    catalog.export_log(tmp_path / "log.jsonl")
+    catalog.close()
+    if way == "import":
+        (catalog.path / "icecore.db").rename(tmp_path / "old.db")
+        icecore.import_log(tmp_path / "log.jsonl", catalog.path)
+    with icecore.open(catalog.path) as again:
+        if way == "rebuild":
+            again.rebuild()
+        client.engine = repository_of(again)
+        with pytest.raises(CommitConflictError, match="removed as an orphan"):
+            transaction.commit_transaction()
 
 
 def test_a_file_that_could_not_be_deleted_yet_is_kept_for_the_commit(
