@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import frozen
 
+from icecore.engine.common.text import number_in
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.events.event import Event
 from icecore.engine.log.store import EventStore
@@ -144,8 +145,7 @@ def jsonl_origin(lines: IO[bytes]) -> Origin:
         return Origin()
     if not isinstance(line, dict):
         return Origin()
-    last = str(line.get(_LAST))
-    return _origin(line.get("source"), line.get("warehouse"), int(last) if last.isdecimal() else None)
+    return _origin(line.get("source"), line.get("warehouse"), number_in(str(line.get(_LAST))))
 
 
 def parquet_origin(data: IO[bytes]) -> Origin:

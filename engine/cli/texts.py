@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import click
 
+from icecore.engine.common.text import number_in
 from icecore.engine.errors import ValidationError
 from icecore.engine.expression.timestamps import to_epoch_ms
 
@@ -22,8 +23,8 @@ def milliseconds(_: click.Context, parameter: click.Parameter, text: str | None)
     """A time in ms since the epoch: as `time_of` takes it, or that number itself. Raises BadParameter."""
     if text is None:
         return None
-    if text.lstrip("-").isdecimal():
-        return int(text)
+    if (number := number_in(text.removeprefix("-"))) is not None:
+        return -number if text.startswith("-") else number
     try:
         return to_epoch_ms(time_of(text), "time")
     except ValidationError as e:
@@ -34,8 +35,8 @@ def milliseconds(_: click.Context, parameter: click.Parameter, text: str | None)
 
 def moment(text: str) -> int | str | dt.datetime:
     """A position of the log, or else a time as `time_of` takes it. Raises BadParameter."""
-    if text.isdecimal():
-        return int(text)
+    if (position := number_in(text)) is not None:
+        return position
     found = time_of(text)
     try:
         to_epoch_ms(found, "time")

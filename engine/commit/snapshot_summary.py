@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icecore.engine.common.text import number_in
 from icecore.engine.formats.entry_arrow import partition_keys
 from icecore.engine.spec.content_file import DataFileContent, FileFormat
 from icecore.engine.spec.partition import PartitionSpec
@@ -85,9 +86,9 @@ def _sum(entries: pa.Table, column: str) -> int:
 def _totals(changes: Mapping[str, int], parent: Mapping[str, str], *, fresh: bool) -> dict[str, str]:
     out = {}
     for total, plus, minus in _TOTALS:
-        before = "0" if fresh else parent.get(total, "")
-        if before.isdecimal():
-            after = int(before) + changes.get(plus, 0) - changes.get(minus, 0)
+        before = 0 if fresh else number_in(parent.get(total, ""))
+        if before is not None:
+            after = before + changes.get(plus, 0) - changes.get(minus, 0)
             if after >= 0:
                 out[total] = str(after)
     return out

@@ -15,7 +15,7 @@ from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
-from icecore.engine.common.text import parser_words
+from icecore.engine.common.text import number_in, parser_words
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import FixedType, ListType, MapType, NestedField, StructType, Type, parse_primitive
@@ -154,6 +154,7 @@ def _primitive(node: Any, column: str) -> Type:
 
 def _fixed(node: Any, length: list[Any], column: str) -> FixedType:
     """`fixed[16]`, or `fixed(16)`."""
-    if len(length) != 1 or not length[0].name.isdecimal():
+    number = number_in(length[0].name) if len(length) == 1 else None
+    if number is None:
         raise ValidationError(f"column {column!r}: unknown type {node.sql()!r}; a fixed type is written 'fixed[16]'")
-    return FixedType(int(length[0].name))
+    return FixedType(number)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection
 
 from icecore.engine.common.location import LocationMapping, local_path, location_key
+from icecore.engine.common.text import number_in
 from icecore.engine.errors import IcecoreError, MissingFileError
 from icecore.engine.foreign.register import metadata_version
 from icecore.engine.metadata.fold import metadata_folder, version_names
@@ -85,10 +86,11 @@ def _hinted(folder: str, names: list[str], storage: Storage) -> str | None:
     """The file of the version that the hint names; None without a hint, or where it names none of the files."""
     with contextlib.suppress(IcecoreError, UnicodeDecodeError):
         hint = storage.read_bytes(f"{folder}/{HINT}", MOST_BYTES_OF_HINT).decode().strip()
+        number = number_in(hint)
         for name in names:
             if name in (hint, *(f"v{hint}{ending}" for ending in (*METADATA_ENDINGS, ".gz.metadata.json"))):
                 return name
-            if name.startswith(f"{hint}-") or (hint.isdecimal() and metadata_version(name) == int(hint)):
+            if name.startswith(f"{hint}-") or metadata_version(name) == number:
                 return name
     return None
 

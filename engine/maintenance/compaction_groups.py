@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
+from icecore.engine.common.text import number_in
 from icecore.engine.errors import ValidationError
 from icecore.engine.properties.table_properties import TARGET_FILE_SIZE
 from icecore.engine.queries import duck
@@ -187,10 +188,10 @@ class RewriteOptions:
         self.used.add(key)
         if key not in self.options:
             return default
-        text = str(self.options[key]).strip()
-        if not text.isdecimal() or int(text) < least:
+        number = number_in(str(self.options[key]).strip())
+        if number is None or number < least:
             raise ValidationError(f"{key} must be a whole number from {least} on, found {self.options[key]!r}")
-        return int(text)
+        return number
 
     def ratio(self, key: str, default: float) -> float:
         """A number above 0 and at most 1. Raises ValidationError."""

@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from icecore.engine.catalog.catalog import open_catalog
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.common.text import counted
+from icecore.engine.common.text import counted, number_in
 from icecore.engine.data.spark_schema import is_spark
 from icecore.engine.errors import MissingArchiveError, ValidationError
 from icecore.engine.events.event_updates import snapshots_of
@@ -160,8 +160,9 @@ def _later(transaction: Transaction, batch: Batch) -> Batch | None:
     head = metadata.refs[batch.branch].snapshot_id if batch.branch in metadata.refs else None
     for snapshot in metadata.ancestors(head):
         summary = snapshot.summary or {}
-        if summary.get(QUERY_ID) == batch.query and summary.get(EPOCH_ID, "").isdecimal():
-            other = evolve(batch, number=int(summary[EPOCH_ID]))
+        number = number_in(summary.get(EPOCH_ID, ""))
+        if summary.get(QUERY_ID) == batch.query and number is not None:
+            other = evolve(batch, number=number)
             if other.number <= batch.number:
                 return None
             if pending.repository.store.event_by_idempotency_key(other.key) is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import astuple, define
 
+from icecore.engine.common.text import number_in
 from icecore.engine.events.event import TABLE_REGISTERED, Event
 from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.events.manifest_changes import changes_of
@@ -114,5 +115,5 @@ def _from_summaries(snapshots: Iterable[tuple[str | None, Snapshot]]) -> Iterato
     for branch, snapshot in snapshots:
         summary = snapshot.summary or {}
         for content, *keys in _SUMMARY:
-            counts = [int(v) if (v := summary.get(k, "0")).isdecimal() else 0 for k in keys]
+            counts = [number_in(summary.get(k, "0")) or 0 for k in keys]
             yield FileChanges(branch, content, *counts)

@@ -63,7 +63,7 @@ def test_ids_names_and_constraints() -> None:
     [
         "", "x", "x foo", "x int y", "x int, x int", "x int); DROP TABLE t (y int", "x int default 3",
         "x int primary key", "x list<int", "x list", "x map<int>", "x int[3]", "x decimal", "x decimal(50, 2)",
-        "x fixed", "x fixed[0.5]",
+        "x fixed", "x fixed[0.5]", f"x fixed[{'9' * 5000}]",
         "x struct<int>", "x varchar(3)", "(", "x int not null default 1", "x int; y int", "LIKE t",
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ from icecore.engine.cli.texts import TIMES, time_of
 from icecore.engine.cli.verbs import examples
 from icecore.engine.common.identifiers import identifier_tuple
 from icecore.engine.common.ids import signed
-from icecore.engine.common.text import counted
+from icecore.engine.common.text import counted, number_in
 from icecore.engine.display.output import pair_lines, print_text, row_lines, waiting
 from icecore.engine.events.event import TABLE_REGISTERED
 from icecore.engine.spec.snapshot import MAIN_BRANCH
@@ -121,8 +121,8 @@ def _moment(catalog: Catalog, text: str, *, of_table: bool) -> tuple[str, Any]:
     from icecore.engine.errors import ValidationError
     from icecore.engine.expression.timestamps import to_epoch_ms
 
-    if text.isdecimal():
-        return ("ref" if of_table and int(text) > catalog.position else "position"), int(text)
+    if (number := number_in(text)) is not None:
+        return ("ref" if of_table and number > catalog.position else "position"), number
     time = time_of(text)
     try:
         to_epoch_ms(time, "time")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from attrs import evolve, frozen
 
+from icecore.engine.common.text import number_in
 from icecore.engine.data.arrow.arrow_schema import FIELD_ID_KEY, is_list_like
 from icecore.engine.errors import CorruptFileError
 from icecore.engine.spec.name_mapping import NameMapping
@@ -63,7 +64,7 @@ def _children(t: pa.DataType) -> list[pa.Field]:
 def _field_id(f: pa.Field) -> int | None:
     metadata = f.metadata or {}
     text = metadata.get(FIELD_ID_KEY) or metadata.get(_ORC_ID_KEY)
-    return int(text) if text is not None and text.isdigit() else None
+    return None if text is None else number_in(text.decode("ascii", "replace"))
 
 
 def walk_file(fields: Iterable[FileField]) -> Iterator[FileField]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from icecore.engine.catalog.catalog_handle import table_of, table_streams
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.common.text import counted
+from icecore.engine.common.text import counted, number_in
 from icecore.engine.display.cells import cell
 from icecore.engine.errors import IcecoreError, ValidationError, name_text
 from icecore.engine.server.page.kept_findings import kept_findings
@@ -36,9 +36,10 @@ def _table(call: Call, name: Identifier, stream: str) -> tuple[str | Markup, ...
         return (way, *("" for _ in _SUMS), "", str(e))
     snapshot = table.current_snapshot()
     summary = {} if snapshot is None else dict(snapshot.summary or {})
-    size = summary.get("total-files-size", "")
-    sums = (f"{int(n):,}" if n.isdecimal() else n for n in (summary.get(key, "") for key in _SUMS))
-    return (way, *sums, in_bytes(int(size)) if size.isdecimal() else "", f"v{table.metadata.format_version}")
+    size = number_in(summary.get("total-files-size", ""))
+    given = (summary.get(key, "") for key in _SUMS)
+    sums = (text if (n := number_in(text)) is None else f"{n:,}" for text in given)
+    return (way, *sums, "" if size is None else in_bytes(size), f"v{table.metadata.format_version}")
 
 
 def findings_page(call: Call) -> Answer:

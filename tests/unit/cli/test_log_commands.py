@@ -57,6 +57,7 @@ def test_what_is_no_name_or_moment_is_told_as_that(run: Run, orders: str) -> Non
     assert never in run("log", "shop.order", code=1).stderr
     wrong = run("diff", "2", "2026-13-01", code=2).stderr
     assert "'2026-13-01' is neither a position nor a time; write '2013-05" in wrong
+    assert "is no time" in run("log", "--since", "9" * 5000, code=2).stderr
     assert "--files and --rows are of a --table" in run("diff", "1", "2", "--rows", code=2).stderr
     both = ("--files", "--rows")
     assert "give --files or --rows" in run("diff", "1", "--table", "shop.other", *both, code=2).stderr

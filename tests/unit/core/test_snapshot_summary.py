@@ -43,3 +43,10 @@ def test_of_a_deletion_vector_only_its_part_of_the_file_is_counted() -> None:
     assert (found["added-delete-files"], found["added-dvs"], found["added-position-delete-files"]) == ("3", "2", "1")
     after = summary("delete", None, entries(vector("b.parquet", 30)), found)
     assert (after["removed-files-size"], after["total-files-size"], after["removed-dvs"]) == ("30", "198", "1")
+
+
+def test_a_total_of_more_digits_than_any_number_is_none() -> None:
+    """As no other text is: every later commit failed on what one client had written."""
+    added = entries(file(DataFileContent.DATA, "a.parquet", FileFormat.PARQUET, 108))
+    found = summary("append", added, None, {"total-records": "9" * 5000, "total-data-files": "1"})
+    assert "total-records" not in found and found["total-data-files"] == "2"

@@ -245,6 +245,15 @@ def test_an_export_that_was_cut_off_is_refused(filled: icecore.Catalog, tmp_path
     assert imported.events == kept
 
 
+def test_a_last_position_of_more_digits_than_any_number_is_none(filled: icecore.Catalog, tmp_path: Path) -> None:
+    exported = io.BytesIO()
+    filled.export_log(exported)
+    lines = [{**orjson.loads(line), "lastposition": "9" * 5000} for line in exported.getvalue().splitlines()]
+    with pytest.warns(MovedWarehouseWarning):
+        imported = icecore.import_log(io.BytesIO(b"\n".join(map(orjson.dumps, lines))), tmp_path / "other")
+    assert imported.events == filled.position
+
+
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_an_export_is_of_one_moment(catalog: icecore.Catalog, tmp_path: Path, form: str) -> None:
     """What is forgotten while it is written does not break its chain, and it can be imported."""

@@ -96,6 +96,7 @@ def test_which_files_are_worth_it(catalog: icecore.Catalog, given: Mapping[str, 
     [
         ({"target-file-size": 1}, "unknown options"),
         ({"min-input-files": 0}, "min-input-files must be a whole number from 1 on, found 0"),
+        ({"min-input-files": "9" * 5000}, "min-input-files must be a whole number from 1 on"),
         ({"delete-ratio-threshold": 2}, "at most 1"),
         ({"rewrite-all": "maybe"}, "true or false"),
         ({"target-file-size-bytes": 10, "min-file-size-bytes": 20}, "must be above"),
