@@ -22,9 +22,10 @@ from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.data.write.group_rewrite import GroupRewrite
 from icecore.engine.errors import IcecoreError
 from icecore.engine.expression.nodes import TRUE
-from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA
+from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, partition_keys
 from icecore.engine.maintenance.compaction_groups import CompactionOptions, FileGroup
 from icecore.engine.operations.action import PlanContext, SnapshotTarget
+from icecore.engine.operations.equality_deletes import Place, is_for_all, places_of
 from icecore.engine.operations.file_effects import FileEffects, produce
 from icecore.engine.operations.reusable_files import FileKey, table_shape
 from icecore.engine.spec.content_file import ContentFile, DataFileContent, ManifestContent
@@ -128,7 +129,7 @@ class Compaction:
         paths = {p for g in self.groups for p in g.group.paths}
         tasks = at.planner.tasks(at.state, snapshot, TRUE, metadata.schema(), paths=paths)
         by_path = {t.file.file_path: t for t in tasks}
-        later: dict[int | None, set[str]] = {None: set()}
+        later: dict[int | None, dict[str, Place]] = {None: {}}
         due: list[tuple[_Written, list[FileScanTask]]] = []
         groups = list(self.groups)
         try:
@@ -137,7 +138,7 @@ class Compaction:
                 number = written.sequence_number
                 if number is not None and number not in later:
                     later[number] = _equality_deletes_after(number, at, snapshot)
-                key = _group_key(live, later[number])
+                key = _group_key(live, _also_for(written.added, later[number], at))
                 if live and key != written.key:
                     again = _Written(written.group, key, (), sum(t.file.file_size_in_bytes for t in live))
                     again.sequence_number = snapshot.sequence_number if keeps_number else None
@@ -207,16 +208,23 @@ def _group_key(tasks: Sequence[FileScanTask], later: Collection[str]) -> _Key:
     )
 
 
-def _equality_deletes_after(number: int, at: PlanContext, snapshot: Snapshot) -> set[str]:
-    """The paths of equality deletes that apply to files of a sequence number. A revert may bring others back."""
-    found: set[str] = set()
+def _also_for(files: Sequence[ContentFile], deletes: Mapping[str, Place], at: PlanContext) -> set[str]:
+    """The paths of the deletes that apply to all of the files: other ones are of a partition that a file is not of."""
+    places, metadata = places_of(files, at.metadata), at.state.metadata
+    return {path for path, place in deletes.items() if is_for_all(place, places, metadata)}
+
+
+def _equality_deletes_after(number: int, at: PlanContext, snapshot: Snapshot) -> dict[str, Place]:
+    """The paths and partitions of equality deletes after a sequence number. A revert may bring earlier ones back."""
+    found: dict[str, Place] = {}
+    metadata = at.state.metadata
     for listed in at.repository.list_manifests(at.state, snapshot):
         if listed.manifest.content is ManifestContent.DELETES and listed.manifest.has_live_files:
             live = at.repository.lists.live_entries(at.state, listed)
             is_equality = pc.equal(live["content"], int(DataFileContent.EQUALITY_DELETES))
-            found.update(
-                live.filter(pc.and_(is_equality, pc.greater(live["sequence_number"], number)))["file_path"].to_pylist()
-            )
+            live = live.filter(pc.and_(is_equality, pc.greater(live["sequence_number"], number)))
+            places = partition_keys(live, metadata.specs, metadata.all_fields)
+            found.update(zip(live["file_path"].to_pylist(), places, strict=True))
     return found
 
 

@@ -10,7 +10,7 @@ Java library (C5) for the files that a snapshot touches; beyond these Java check
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from attrs import frozen
 
@@ -21,7 +21,9 @@ from icecore.engine.expression.bind import bind
 from icecore.engine.expression.nodes import TRUE, Expression
 from icecore.engine.expression.sql.parse import FilterLike, parse_filter
 from icecore.engine.operations.action import PlanContext
+from icecore.engine.operations.equality_deletes import is_for_all, places_of
 from icecore.engine.properties.table_properties import KnownProperty
+from icecore.engine.spec.content_file import ContentFile
 from icecore.projections.inspect.changes_since import ChangedFile, ChangesSince
 
 Concerns = Callable[[ChangedFile], bool]
@@ -115,11 +117,17 @@ class Check:
         conflicts += self._told("delete file", "was added or removed", which, filter(concerns, deletes))
         self._raise(conflicts)
 
-    def touched(self, paths: Collection[str], *, number: int | None = None, vectors: bool = True) -> None:
+    def touched(
+        self,
+        paths: Collection[str],
+        *,
+        replacing: tuple[int, Sequence[ContentFile]] | None = None,
+        vectors: bool = True,
+    ) -> None:
         """Checks that the data files are still there, and that no delete was added for them since.
 
-        If the files that replace them get the sequence `number`, later equality deletes apply to the new files too, and
-        don't matter. `vectors` says that the commit replaces their deletion vectors: a rewrite of these matters then.
+        `replacing` are the files that take their place, after their sequence number. Equality deletes after it don't
+        matter if they apply to all of these too, by their partition. `vectors` says that the commit replaces their deletion vectors: a rewrite of these matters then.
         """
         if not self.is_needed or not paths:
             return
@@ -128,13 +136,24 @@ class Check:
         conflicts = self._told("data file", "was removed", " that this commit touches", missing)
         gone = {m.file_path for m in missing}
         left = [p for p in paths if p not in gone]
-        deletes = changes.deletes_for(left, number)
+        deletes = changes.deletes_for(left) if replacing is None else self._deletes_for(left, *replacing)
         if vectors:
             known = {(d.file_path, d.snapshot_id) for d in deletes}
             found_vectors = changes.concurrent_vectors(left)
             deletes += [v for v in found_vectors if (v.file_path, v.snapshot_id) not in known]
         conflicts += self._told("data file", "got or lost deletes", " that this commit touches", deletes)
         self._raise(conflicts)
+
+    def _deletes_for(self, paths: Collection[str], number: int, added: Sequence[ContentFile]) -> list[ChangedFile]:
+        """The changes of the files' deletes that don't apply to the `added` files of a sequence number as well."""
+        places, metadata = places_of(added, self.at.metadata), self.at.state.metadata
+
+        def is_for_added(delete: ChangedFile) -> bool:
+            key = metadata.specs[delete.spec_id].key(delete.partition, metadata.all_fields)
+            return is_for_all((delete.spec_id, key), places, metadata)
+
+        earlier, later = self.changes.deletes_around(number, paths)
+        return [*earlier, *(d for d in later if not is_for_added(d))]
 
     def _base_files(self, bound: Expression) -> set[str]:
         """The data files that may have had rows of the filter at the base."""

@@ -6,7 +6,7 @@ Spec: Equality Delete Files (D4, SP4).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +22,9 @@ from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.storage.file_io import Storage
+
+Place = tuple[int, tuple[bytes | None, ...]]
+"""The id of a spec, and the key of one of its partitions."""
 
 
 def write_key_deletes(
@@ -81,3 +84,13 @@ def _spec_for(metadata: TableMetadata, columns: Sequence[str]) -> PartitionSpec:
         f"deletes by key need the partition columns {sorted(needed)} in the data, and no other partition spec in the "
         f"table, or an unpartitioned spec in it"
     )
+
+
+def places_of(files: Iterable[ContentFile], metadata: TableMetadata) -> set[Place]:
+    """The partitions that files are of."""
+    return {(f.spec_id, metadata.specs[f.spec_id].key(f.partition, metadata.all_fields)) for f in files}
+
+
+def is_for_all(place: Place, of_files: set[Place], metadata: TableMetadata) -> bool:
+    """Whether equality deletes of a partition apply to earlier files of all these partitions (SP6)."""
+    return metadata.specs[place[0]].is_unpartitioned or of_files <= {place}

@@ -94,7 +94,7 @@ class FileChange:
         if not self.is_rewrite:
             check.read(TRUE)
         number = self.data_sequence_number
-        check.touched(self.removed, number=number, vectors=False)
+        check.touched(self.removed, replacing=None if number is None else (number, self.added), vectors=False)
         effects = FileEffects(False, gone=list(self.removed), dropped=list(self.dropped))
         command = produce(at, self.target, self.added, effects, Operation.REPLACE if self.is_rewrite else None)
         if number is None:

@@ -59,7 +59,8 @@ def rewrite_files(
 
     The replaced files must be as they were at the base, by default the snapshot that the table showed; as no row
     changes, there is no isolation level. With the data sequence number of the base new equality deletes are
-    no conflict, since they apply to the new files too. In a v3 table the new files must bring the rows' lineage (RL6).
+    no conflict where they apply to all of the new files too. In a v3 table the new files must bring the rows' lineage
+    (RL6).
     """
     pending, branch = transaction._pending, transaction._pending.first_branch(options)
     base = pending.base(branch, {"base_snapshot_id": options.get("base_snapshot_id")}, UPDATE_ISOLATION)

@@ -132,30 +132,38 @@ class ChangesSince:
             key_of_interest=path_key("file_path"),
         )
 
-    def deletes_for(self, paths: Collection[str], number: int | None = None) -> list[ChangedFile]:
-        """The data files among these whose delete files changed, by the rules of scan planning.
+    def deletes_for(self, paths: Collection[str]) -> list[ChangedFile]:
+        """The data files among these whose delete files changed, by the rules of scan planning, and those' partitions."""
+        return self._files(self._deletes_for(paths))
 
-        Equality deletes after a sequence `number` are left out.
-        """
+    def deletes_around(self, number: int, paths: Collection[str]) -> tuple[list[ChangedFile], list[ChangedFile]]:
+        """What `deletes_for` gives, without equality deletes after a sequence number, and those."""
+        found = self._deletes_for(paths, str(number))
+        if not found.num_rows:
+            return [], []
+        is_later = found["is_later"]
+        return self._files(found.filter(pc.invert(is_later))), self._files(found.filter(is_later))
+
+    def _deletes_for(self, paths: Collection[str], number: str = "NULL") -> pa.Table:
         if not paths or not self._manifests_of(ManifestContent.DELETES):
-            return []
+            return pa.table({"file_path": pa.array([], pa.string())})
         assert self.head is not None, "there are manifests"
         listed = self.planner.repository.list_manifests(self.state, self.head)
         data = [m for m in listed if m.manifest.content is ManifestContent.DATA and m.manifest.has_live_files]
 
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:
             register(connection, "files_of_interest", pa.table({"file_path": pa.array(list(paths), pa.string())}))
-            which = "TRUE" if number is None else f"e.content = 1 OR e.sequence_number <= {number}"
-            sql = query(CONFLICTS, "deletes_and_their_files", entries=table.name, which=which)
+            sql = query(CONFLICTS, "deletes_and_their_files", entries=table.name)
             duck.rows(connection, sql)
             kinds = DeleteKinds.of_query(connection, "deletes_and_their_files")
             data = f"({query(CONFLICTS, 'files_with_deletes')})"
             deletes = live_deletes("deletes_and_their_files", table.columns)
             metadata = self.state.metadata
             with pairs_between(connection, data, deletes, table.columns, kinds, metadata) as (pairs, parameters):
-                return duck.arrow(connection, query(CONFLICTS, "deletes_for_files", pairs=pairs), parameters)
+                sql = query(CONFLICTS, "deletes_for_files", pairs=pairs, number=number)
+                return duck.arrow(connection, sql, parameters)
 
-        return self._files(self._ask(run, [*data, *self._manifests_of(ManifestContent.DELETES)]))
+        return self._ask(run, [*data, *self._manifests_of(ManifestContent.DELETES)])
 
     def _changed_data(self, status: ManifestEntryStatus, bound: Expression, schema: Schema) -> list[ChangedFile]:
         def run(connection: duckdb.DuckDBPyConnection, table: ScannedEntries) -> pa.Table:

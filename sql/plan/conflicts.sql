@@ -45,7 +45,6 @@ ORDER BY e.snapshot_id, e.file_path;
 
 -- name: deletes_and_their_files
 -- {entries}: the wide entries of the table
--- {which}: which delete files count
 CREATE OR REPLACE TEMP TABLE deletes_and_their_files AS
 SELECT row_number() OVER () AS number, * FROM (
     SELECT e.* FROM {entries} AS e JOIN scan_manifests USING (m)
@@ -53,7 +52,7 @@ SELECT row_number() OVER () AS number, * FROM (
     UNION ALL
     SELECT e.* REPLACE (1::INTEGER AS status)
     FROM {entries} AS e JOIN scan_manifests USING (m) JOIN new_snapshots AS n USING (snapshot_id)
-    WHERE e.content <> 0 AND e.status <> 0 AND NOT n.replaces AND ({which})
+    WHERE e.content <> 0 AND e.status <> 0 AND NOT n.replaces
 );
 
 -- name: files_with_deletes
@@ -61,7 +60,9 @@ SELECT * FROM deletes_and_their_files WHERE content = 0
 
 -- name: deletes_for_files
 -- {pairs}: a query of plan/deletes.sql for pairs of both
-SELECT DISTINCT data.file_path, d.snapshot_id, d.spec_id, d.partition
+-- {number}: a sequence number, or NULL: `is_later` tells which equality deletes are of later ones
+SELECT DISTINCT data.file_path, d.snapshot_id, d.spec_id, d.partition,
+    coalesce(d.content = 2 AND d.sequence_number > {number}, FALSE) AS is_later
 FROM ({pairs}) AS p
 JOIN deletes_and_their_files AS data ON data.number = p.file
 JOIN deletes_and_their_files AS d ON d.number = p."delete"

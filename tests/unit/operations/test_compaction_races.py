@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from core_tables import ids_of, make_table, rows
+from core_tables import ids_of, make_table, respec, rows
 from lost_races import Open, count_calls, files_in, files_of
+from pinned_files import storage_of
 
 import icecore
 from icecore.engine.maintenance import rewrite_data_files
+from icecore.engine.operations.equality_deletes import write_key_deletes
 
 
 def test_groups_that_nobody_touched_are_compacted_once(
@@ -190,3 +192,19 @@ def test_values_of_a_column_that_came_back_meanwhile_are_kept(
         table.refresh().rewrite_data_files(options={"rewrite-all": "true"})
     left = [1, 2] if change == "delete" else [0, 1, 2]
     assert table.refresh().scan().to_arrow().sort_by("id").to_pydict() == {"id": left, "name": [f"n{i}" for i in left]}
+
+
+def test_sp6_deletes_of_a_partition_by_a_spec_that_the_new_files_are_not_of(
+    catalog: icecore.Catalog, open_again: Open, losing: list[Callable[[], Any]]
+) -> None:
+    """They came after the new files were written, and don't apply to these: the files are written again without."""
+    table = make_table(catalog, format_version=2, partition_spec=["name"])
+    table.append(rows(1, 2))
+    table.append(rows(1, 2))
+    deletes = write_key_deletes(rows(1), ["id"], table.metadata, storage_of(table))
+    respec(table, ["bucket(2, id)"])
+    other = open_again().load_table("ns.t")
+    losing.append(lambda: other.row_delta((), deletes))
+    table.rewrite_data_files(options={"rewrite-all": "true"})
+    assert ids_of(table) == [2, 2]
+    assert files_in(table) == files_of(table)

@@ -34,6 +34,23 @@ def test_c2_a_rewrite_that_lost_its_files_or_got_deletes(catalog: icecore.Catalo
     assert ids_of(table.refresh()) == [1, 3]
 
 
+def test_c2_sp6_later_equality_deletes_must_apply_to_all_files_of_a_rewrite(catalog: icecore.Catalog) -> None:
+    """A kept sequence number is of no help where these are of other partitions."""
+    table = make_table(catalog, format_version=2, partition_spec=["name"])
+    table.append(rows(1, 2))
+    deletes = write_key_deletes(rows(1), ["id"], table.metadata, storage_of(table))
+    same = rewritten(table, "id = 1")
+    respec(table, ["bucket(2, id)"])
+    other, base = rewritten(table, "id = 1"), table.current_snapshot()
+    assert base is not None
+    table.row_delta((), deletes)
+    kept = {"base_snapshot_id": base.snapshot_id, "data_sequence_number": base.sequence_number}
+    with pytest.raises(ConflictingCommitsError, match="got or lost deletes"):
+        table.rewrite_files(*other, **kept)
+    table.rewrite_files(*same, **kept)
+    assert ids_of(table) == [2]
+
+
 @pytest.mark.parametrize("number", [0, 1, 3, 99])
 def test_m3_a_sequence_number_that_would_lose_or_bring_back_rows(catalog: icecore.Catalog, number: int) -> None:
     """It lies between that of the newest rewritten file and that of the base."""
