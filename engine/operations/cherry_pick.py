@@ -18,6 +18,7 @@ from icecore.engine.evolution.manage_snapshots import CherryPick, move_main
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, partition_keys, with_status
 from icecore.engine.metadata.write_audit_publish import PUBLISHED_WAP_ID, check_unpublished
 from icecore.engine.operations.action import PlanContext
+from icecore.engine.operations.equality_deletes import Place
 from icecore.engine.operations.file_effects import FileEffects, live_among, removals_of
 from icecore.engine.operations.replace_partitions import REPLACE_PARTITIONS
 from icecore.engine.repository.ancestors import ancestors_since
@@ -63,7 +64,7 @@ class PickSnapshot:
         if pc.any(pc.not_equal(added["content"], int(DataFileContent.DATA))).as_py():
             raise ValidationError(f"snapshot {source.snapshot_id} can't be picked: it adds delete files")
         if is_replace:
-            _check_partitions(at, source, added, ancestors)
+            _check_partitions(at, source, (added, removed), ancestors)
         gone = removed.filter(pc.equal(removed["content"], int(DataFileContent.DATA)))["file_path"].to_pylist()
         effects = FileEffects(by_position=False, gone=gone)
         again = sorted(set(added["file_path"].to_pylist()) - set(gone))
@@ -117,10 +118,14 @@ def _check_not_there(ancestors: Iterable[Snapshot], source: Snapshot) -> None:
             )
 
 
-def _check_partitions(at: PlanContext, source: Snapshot, added: pa.Table, ancestors: Iterable[Snapshot]) -> None:
-    """Raises ValidationError where a snapshot since the source's parent added files to a partition it replaces.
+def _check_partitions(
+    at: PlanContext, source: Snapshot, changed: tuple[pa.Table, pa.Table], ancestors: Iterable[Snapshot]
+) -> None:
+    """Raises ValidationError where a snapshot since the source's parent added files that may concern what it replaces.
 
-    It raises for expired snapshots too, as they may have.
+    These are data and delete files of a partition of the entries that it added and removed, or of another spec: they
+    may have rows of the partition, or delete rows that the source wrote again. It raises for expired snapshots too, as
+    they may have added some.
     """
     metadata = at.state.metadata
     parent = source.parent_snapshot_id
@@ -129,16 +134,21 @@ def _check_partitions(at: PlanContext, source: Snapshot, added: pa.Table, ancest
             f"snapshot {source.snapshot_id} can't be picked: it overwrites partitions, and its parent {parent} is not "
             f"an ancestor of main"
         )
-    specs, fields = metadata.specs, metadata.all_fields
-    replaced, before = set(partition_keys(added, specs, fields)), metadata.current_snapshot_id
+    places, before = [_places(entries, metadata) for entries in changed], metadata.current_snapshot_id
+    replaced, spec_ids = set.union(*places), {spec_id for spec_id, _ in places[0]}
     for snapshot in ancestors:
         if snapshot.snapshot_id == parent:
             return
         if metadata.snapshot_by_id(snapshot.snapshot_id) is None:
             break
         before = snapshot.parent_snapshot_id
-        since = _entries(at, snapshot, ManifestEntryStatus.ADDED)
-        if not replaced.isdisjoint(partition_keys(since, specs, fields)):
+        since = _places(_entries(at, snapshot, ManifestEntryStatus.ADDED), metadata)
+        if replaced and any({spec_id} != spec_ids for spec_id, _ in since):
+            raise ValidationError(
+                f"snapshot {source.snapshot_id} can't be picked: snapshot {snapshot.snapshot_id} added files of "
+                f"another partition spec, which may concern rows that it replaces"
+            )
+        if not replaced.isdisjoint(since):
             raise ValidationError(
                 f"snapshot {source.snapshot_id} can't be picked: snapshot {snapshot.snapshot_id} added files to a "
                 f"partition that it replaces"
@@ -148,6 +158,10 @@ def _check_partitions(at: PlanContext, source: Snapshot, added: pa.Table, ancest
             f"snapshot {source.snapshot_id} can't be picked: it overwrites partitions, and snapshots of main since "
             f"have expired, as {before}"
         )
+
+
+def _places(entries: pa.Table, metadata: TableMetadata) -> set[Place]:
+    return set(partition_keys(entries, metadata.specs, metadata.all_fields))
 
 
 def _entries(at: PlanContext, snapshot: Snapshot, status: ManifestEntryStatus) -> pa.Table:

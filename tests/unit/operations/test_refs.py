@@ -205,6 +205,27 @@ def test_an_overwrite_of_partitions_is_picked(catalog: icecore.Catalog, version:
     assert catalog.verify().problems == ()
 
 
+@pytest.mark.parametrize("since", ["delete by key", "delete by position", "append by another spec"])
+def test_an_overwrite_of_partitions_is_not_picked_where_files_of_another_spec_came(
+    catalog: icecore.Catalog, since: str
+) -> None:
+    """They may delete rows that it wrote again, from files of an older spec, or have rows that it would replace."""
+    table = catalog.create_table("ns.t", PARTS, properties=WAP)
+    table.append(parts((1, "a"), (2, "b"), (3, "c")))
+    table.update_spec().add_field("kind").commit()
+    table.dynamic_partition_overwrite(parts((4, "a")), snapshot_properties={"wap.id": "w"})
+    if since == "delete by key":
+        table.delete_keys(pa.table({"id": [2]}), ["id"])
+    elif since == "delete by position":
+        table.set_properties({"write.delete.mode": "merge-on-read"})
+        table.delete("id = 2")
+    else:
+        table.update_spec().add_field("id").commit()
+        table.append(parts((5, "a")))
+    with pytest.raises(ValidationError, match="added files of another partition spec"):
+        table.manage_snapshots().publish("w").commit()
+
+
 @pytest.mark.parametrize("by", ["icecore", "pyiceberg"])
 def test_an_overwrite_of_partitions_is_not_picked_where_history_expired(catalog: icecore.Catalog, by: str) -> None:
     """A snapshot that added files to its partition may be among those that are gone."""
