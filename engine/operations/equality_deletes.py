@@ -11,16 +11,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from icecore.engine.common.identifiers import names_of
+from icecore.engine.commit.decide import ChangeMetadata
+from icecore.engine.common.identifiers import Identifier, names_of
 from icecore.engine.data.arrow.arrow_partitions import partition_batches
 from icecore.engine.data.arrow.to_arrow import to_arrow
 from icecore.engine.data.write.conform import conform
 from icecore.engine.data.write.position_delete_writer import schema_of_data, write_equality_deletes
-from icecore.engine.errors import ValidationError
+from icecore.engine.errors import ConflictingCommitsError, ValidationError, name_text
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec
+from icecore.engine.spec.updates.table_update import TableUpdate
 from icecore.engine.storage.file_io import Storage
 
 Place = tuple[int, tuple[bytes | None, ...]]
@@ -84,6 +86,28 @@ def _spec_for(metadata: TableMetadata, columns: Sequence[str]) -> PartitionSpec:
         f"deletes by key need the partition columns {sorted(needed)} in the data, and no other partition spec in the "
         f"table, or an unpartitioned spec in it"
     )
+
+
+def only_while_one_spec(
+    files: Sequence[ContentFile], metadata: TableMetadata, table: Identifier
+) -> ChangeMetadata | None:
+    """A check that the table still has only the spec that deletes are partitioned by; None where they apply everywhere.
+
+    Rows that were written again by another spec are not deleted by them (SP6): it raises ConflictingCommitsError.
+    """
+    if not files or metadata.specs[files[0].spec_id].is_unpartitioned:
+        return None
+    spec_id = files[0].spec_id
+
+    def updates_for(now: TableMetadata) -> list[TableUpdate]:
+        if now.specs.keys() != {spec_id}:
+            raise ConflictingCommitsError(
+                f"{name_text(table)}: keys were deleted in partitions of spec {spec_id} while it was the only one; there "
+                f"are {sorted(now.specs)} now, so they have to be deleted again"
+            )
+        return []
+
+    return ChangeMetadata(updates_for)
 
 
 def places_of(files: Iterable[ContentFile], metadata: TableMetadata) -> set[Place]:

@@ -26,7 +26,7 @@ from icecore.engine.operations.action import Action, PlanContext, SnapshotTarget
 from icecore.engine.operations.add_files import AbsentFiles, check_paths
 from icecore.engine.operations.cherry_pick import PickSnapshot
 from icecore.engine.operations.conflict_validation import CommitBase, isolation_level
-from icecore.engine.operations.equality_deletes import write_key_deletes
+from icecore.engine.operations.equality_deletes import only_while_one_spec, write_key_deletes
 from icecore.engine.operations.reusable_files import ReusableFiles
 from icecore.engine.properties.data_locations import DataLocations
 from icecore.engine.properties.string_properties import string_properties
@@ -91,6 +91,7 @@ class PendingCommit:
         self._planned: set[str] = set()
         self._written_at_once: set[str] = set()
         self._absent: list[AbsentFiles] = []
+        self._checks: list[ChangeMetadata] = []
 
     @property
     def storage(self) -> Storage:
@@ -273,6 +274,8 @@ class PendingCommit:
         """Writes the keys into equality delete files. Raises ValidationError for a v1 table."""
         files = [] if self.answered else write_key_deletes(keys, key_columns, self.metadata, self.storage)
         self._written += [f.file_path for f in files]
+        if check := only_while_one_spec(files, self.metadata, self.state.identifier):
+            self._checks.append(check)
         return files
 
     def _write_files(self, data: Any) -> list[ContentFile]:
@@ -328,12 +331,12 @@ class PendingCommit:
 
     def part(self) -> TablePart:
         """The table's part of a commit, of this table or of several."""
-        absent, commands = tuple(self._absent), tuple(self._commands)
+        absent, checks, commands = tuple(self._absent), tuple(self._checks), tuple(self._commands)
 
         def prepare(state: TableState) -> list[Command]:
             try:
                 absences = [a.plan(self._context(state, state.metadata)) for a in absent]  # Before anything is added.
-                return [*absences, *planned(state, commands)]
+                return [*absences, *checks, *planned(state, commands)]
             except REFUSED:
                 # The same call may have been answered meanwhile.
                 if self.repository.already(self._provenance) is None:
@@ -371,6 +374,7 @@ class PendingCommit:
         """Ends the transaction after its commit."""
         self._commands, self._snapshot_ids, self._reshaping, self._requirements = [], set(), [], []
         self._absent.clear()
+        self._checks.clear()
         if self._planned:
             self.discard(self.repository.added_paths(result.event))
         self._written.clear()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import struct
 
 import pyarrow as pa
 import pytest
 from attrs import evolve
+from core_tables import ids_of, make_table, respec, rows
 
 import icecore
 from icecore.engine.data.write.write_rows import write_data_files
-from icecore.engine.errors import CommitConflictError, ValidationError
+from icecore.engine.errors import CommitConflictError, ConflictingCommitsError, ValidationError
 from icecore.engine.spec.types import LongType
 from icecore.engine.table.written_files import WrittenFiles
 
@@ -84,3 +86,20 @@ def test_sp5_a_partition_is_the_same_after_a_promotion(catalog: icecore.Catalog,
     table.overwrite(data(4))
     head = table.current_snapshot()
     assert head is not None and head.summary is not None and head.summary["changed-partition-count"] == "1"
+
+
+@pytest.mark.parametrize("spec", [None, ["name"]])
+def test_sp6_keys_are_deleted_whatever_spec_came_meanwhile_or_not_at_all(
+    catalog: icecore.Catalog, spec: list[str] | None
+) -> None:
+    """Files that another commit wrote by a new spec would keep rows that were to be deleted in partitions of the old."""
+    table = make_table(catalog, partition_spec=spec)
+    table.append(rows(1, 2))
+    transaction, other = table.transaction(), catalog.load_table("ns.t")
+    transaction.delete_keys(rows(1), ["id"])
+    respec(other, ["bucket(2, id)"])
+    other.rewrite_data_files(options={"rewrite-all": "true"})
+    refused = pytest.raises(ConflictingCommitsError, match=r"ns\.t: keys were deleted in partitions of spec 0")
+    with refused if spec else contextlib.nullcontext():
+        transaction.commit()
+    assert ids_of(table.refresh()) == ([1, 2] if spec else [2])
