@@ -24,9 +24,9 @@ def values_check(
 ) -> Callable[[TableMetadata], list[TableUpdate]]:
     """A check that the refs are still those whose files are found here to fit the earlier schema.
 
-    Files that do not fit are those that rewrote rows without a dropped column which comes back, and those that may hold
-    values of a wider type, or nulls of an optional column. Raises the error that `refuse` makes for such a file; the
-    check raises StaleRemovals.
+    Files that do not fit are those that rewrote rows without a dropped column which comes back, those that may hold
+    values of a wider type, or nulls of an optional column, and all without a required column that has no default.
+    Raises the error that `refuse` makes for such a file; the check raises StaleRemovals.
     """
     is_bound = _is_bound(repository, before, after, now, refuse)
 
@@ -63,13 +63,17 @@ def _dropped(old: Schema, new: Schema) -> Iterator[str]:
 
 
 def _loosened(old: Schema, new: Schema) -> Iterator[str]:
-    """The fields that may hold more values in the new schema, in words."""
+    """The fields that may hold more values in the new schema, or lack those that the old one requires, in words."""
     for field_id in sorted(old.field_ids & new.field_ids):
         was, is_now = old.find_field(field_id), new.find_field(field_id)
         if isinstance(was.field_type, PrimitiveType) and was.field_type != is_now.field_type:
             yield f"{old.name_of(field_id)!r} is {is_now.field_type}"
         if was.required and not is_now.required:
             yield f"{old.name_of(field_id)!r} may be null"
+    for field_id in sorted(old.field_ids - new.field_ids):
+        f, parent = old.find_field(field_id), old.parent_id(field_id)
+        if f.required and f.initial_default is None and (parent is None or parent in new.field_ids):
+            yield f"{old.name_of(field_id)!r}, which is required, is missing"
 
 
 def _written_since(repository: Repository, branch: str, after: TableState, now: TableState) -> pa.Table:

@@ -62,16 +62,18 @@ def test_a_column_whose_rows_were_written_without_it_does_not_come_back_empty(
 @pytest.mark.parametrize(
     ("change", "row", "why"),
     [
-        (lambda schema: schema.update_column("id", "long"), {"id": 2**40}, "where 'id' is long"),
-        (lambda schema: schema.make_column_optional("id"), {"id": None}, "where 'id' may be null"),
+        (lambda schema: schema.update_column("id", "long"), {"id": 2**40, "kind": "b"}, "where 'id' is long"),
+        (lambda schema: schema.make_column_optional("id"), {"id": None, "kind": "b"}, "where 'id' may be null"),
+        (lambda schema: schema.delete_column("kind"), {"id": 2}, "where 'kind', which is required, is missing"),
     ],
 )
 def test_a_column_that_may_hold_more_by_now_stays_as_it_is(
     catalog: icecore.Catalog, change: Callable[[Any], Any], row: dict[str, Any], why: str
 ) -> None:
-    """The file that has it could not be read, or had nulls where none may be."""
-    table = catalog.create_table("ns.u", pa.schema([pa.field("id", pa.int32(), nullable=False)]))
-    table.append([{"id": 1}])
+    """The file that has it, or lacks it, could not be read, or had nulls where none may be."""
+    required = [pa.field("id", pa.int32(), nullable=False), pa.field("kind", pa.string(), nullable=False)]
+    table = catalog.create_table("ns.u", pa.schema(required))
+    table.append([{"id": 1, "kind": "a"}])
     change(table.update_schema()).commit()
     changed = catalog.position
     table.append([row])
