@@ -18,7 +18,7 @@ from icecore.engine.properties.string_properties import table_properties
 from icecore.engine.properties.table_properties import NAME_MAPPING, OF_COLUMNS
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.metadata_json import SUPPORTED_FORMAT_VERSIONS
-from icecore.engine.spec.name_mapping import updated_mapping
+from icecore.engine.spec.name_mapping import NameMapping, updated_mapping
 from icecore.engine.spec.schema import Schema, check_format_version
 from icecore.engine.spec.updates.metadata_update import (
     AddSchema,
@@ -139,6 +139,18 @@ def properties_for_schema(metadata: TableMetadata, schema: Schema) -> tuple[dict
             if now is not None:
                 updates[prefix + now] = value
     return updates, [k for k in removals if k not in updates]
+
+
+def mapped_names(schema: Schema) -> ChangeMetadata:
+    """Maps the names that a schema has, and those that its fields and new ones have by then; only if none are mapped."""
+
+    def updates_for(metadata: TableMetadata) -> Updates:
+        if NAME_MAPPING.name in metadata.properties:
+            return []
+        mapping = updated_mapping(NameMapping.of_fields(schema.fields), schema, metadata.schema())
+        return [SetProperties({NAME_MAPPING.name: mapping.to_json()})]
+
+    return ChangeMetadata(updates_for)
 
 
 def new_current_schema(metadata: TableMetadata, schema: Schema) -> Updates:

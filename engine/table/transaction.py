@@ -37,7 +37,6 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spark.change.session_audit import audited_rows
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.statistics.update_statistics import UpdateStatistics
 from icecore.engine.table import transaction_rewrites
 from icecore.engine.table.commit_options import RENAMED, PinnedChangeOptions, RowChangeOptions, is_pinned
@@ -203,8 +202,7 @@ class Transaction(OnceInBlock):
         """
         pending, branch = self._pending, self._pending.branch(options)
         if NAME_MAPPING.name not in self.metadata.properties:
-            mapping = NameMapping.of_fields(self.metadata.schema().fields)
-            self.add(metadata_commands.changed_properties({NAME_MAPPING.name: mapping.to_json()}, ()))
+            self.add(metadata_commands.mapped_names(self.metadata.schema()))
         paths = names_of(file_paths, "file_paths") if pending.answered is None else ()  # They may be gone by then.
         pending.check_new(paths, branch, check_duplicate_files)
         self._append(branch, describe_existing_files(pending.context, paths, self._describe), options)

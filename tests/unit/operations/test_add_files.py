@@ -205,3 +205,17 @@ def test_nulls_of_a_required_field_are_refused(catalog: icecore.Catalog, tmp_pat
     pq.write_table(pa.table({"id": [1, 2], "s": [None, {"x": 1}]}, schema=given), tmp_path / "whole.parquet")
     table.add_files([str(tmp_path / "whole.parquet")])
     assert ids_of(table.refresh()) == [1, 2]
+
+
+def test_columns_that_another_commit_renamed_and_added_meanwhile_are_mapped(
+    catalog: icecore.Catalog, file: Path, tmp_path: Path
+) -> None:
+    """The files have the old name; later ones may have the new column."""
+    table, other = make_table(catalog), catalog.load_table("ns.t")
+    with table.transaction() as transaction:
+        transaction.add_files([str(file)])
+        other.update_schema().rename_column("name", "title").add_column("more", "string").commit()
+    pq.write_table(rows(3).append_column("more", [["new"]]), tmp_path / "later.parquet")
+    table.add_files([str(tmp_path / "later.parquet")])
+    found = table.scan().to_arrow().sort_by("id").to_pydict()
+    assert found == {"id": [1, 2, 3], "title": ["n1", "n2", "n3"], "more": [None, None, "new"]}
