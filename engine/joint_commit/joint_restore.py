@@ -24,6 +24,7 @@ from icecore.engine.joint_commit.joint_tables import TableChange
 from icecore.engine.joint_commit.joint_views import ViewChange
 from icecore.engine.joint_commit.renaming import name_parts, namespace_parts
 from icecore.engine.log.names_at import CatalogNames
+from icecore.engine.metadata.fold import TableState
 from icecore.engine.revert.restore_state import expiry_of, restored_table, restored_view
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.updates.table_update import TableUpdate
@@ -135,23 +136,30 @@ class _Restoration:
         then = repository.state_at(stream, self.position)
         assert then is not None, "what had a name had a state"
         now = repository.state(stream)
-        updates = partial(self._table_updates, stream, name, then.metadata)
+        updates = partial(self._table_updates, now, name, then.metadata)
         if now.position <= self.position or _is_nothing(updates, now.metadata):
             return None
         return TableChange.of(name, stream, [ChangeMetadata(updates)])
 
     def _table_updates(
-        self, stream: str, name: Identifier, then: TableMetadata, now: TableMetadata
+        self, state: TableState, name: Identifier, then: TableMetadata, now: TableMetadata
     ) -> list[TableUpdate]:
+        repository = self.desk.repository
+
+        def used_specs() -> set[int]:
+            found = [now.snapshot_by_id(ref.snapshot_id) for ref in then.refs.values()]
+            listed = [m.manifest for s in found if s is not None for m in repository.list_manifests(state, s)]
+            return {m.partition_spec_id for m in listed if m.has_live_files}
+
         def gone(ref: str, snapshot_id: int) -> CommitConflictError:
-            expiry = expiry_of(self.desk.repository.store, stream, snapshot_id, self.position)
+            expiry = expiry_of(repository.store, state.stream, snapshot_id, self.position)
             by = f", expired at position {expiry.position} by {expiry.provenance.told}" if expiry else ""
             return self._refuse(f"snapshot {snapshot_id} of ref {ref!r} of {name_text(name)} is gone{by}")
 
         def refuse(why: str) -> CommitConflictError:
             return self._refuse(f"{name_text(name)}: {why}")
 
-        return restored_table(then, now, gone, refuse)
+        return restored_table(then, now, used_specs, gone, refuse)
 
     def _view(self, stream: str, name: Identifier) -> Part | None:
         views = self.desk.views

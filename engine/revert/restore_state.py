@@ -5,7 +5,7 @@ No history is lost: refs point at their snapshots of then, those made since stay
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from attrs import evolve
 
@@ -41,14 +41,17 @@ Gone = Callable[[str, int], Exception]
 """Makes the error of a ref whose snapshot is not there any more."""
 
 
-def restored_table(then: TableMetadata, now: TableMetadata, gone: Gone, refuse: Refuse) -> list[TableUpdate]:
+def restored_table(
+    then: TableMetadata, now: TableMetadata, used_specs: Callable[[], Container[int]], gone: Gone, refuse: Refuse
+) -> list[TableUpdate]:
     """The updates from `now` to the schema, specs, sort order, location, properties and refs of `then`.
 
     The format version stays, as no table can be downgraded; so do statistics, which are facts about snapshots. Raises
     the error that `gone` makes where the snapshot of a ref was expired, and that of `refuse` where the id of a
-    partition spec that was removed means another one by now.
+    partition spec that was removed means another one by now, or is one of `used_specs`, which the manifests of the refs
+    name, and an equal spec has another id.
     """
-    out: list[TableUpdate] = [*_schema(then, now), *_specs(then, now, refuse), *_sort_order(then, now)]
+    out: list[TableUpdate] = [*_schema(then, now), *_specs(then, now, used_specs, refuse), *_sort_order(then, now)]
     if then.location != now.location:
         out.append(SetLocation(then.location))
     out += property_updates(now.properties, then.properties)
@@ -71,12 +74,17 @@ def _schema(then: TableMetadata, now: TableMetadata) -> list[TableUpdate]:
     return new_current_schema(now, wanted)
 
 
-def _specs(then: TableMetadata, now: TableMetadata, refuse: Refuse) -> list[TableUpdate]:
+def _specs(
+    then: TableMetadata, now: TableMetadata, used: Callable[[], Container[int]], refuse: Refuse
+) -> list[TableUpdate]:
     """The updates that bring back specs which were removed, by their ids, which manifests name, and the default."""
     out: list[TableUpdate] = []
     for spec in then.partition_specs:
         known = now.specs.get(spec.spec_id)
         if known is None:
+            # A table has each spec once, so an equal one would stand for this one, whose id manifests name.
+            if any(s.same_as(spec) for s in now.partition_specs) and spec.spec_id in used():
+                raise refuse(f"partition spec {spec.spec_id} was removed, and an equal one has another id now")
             out.append(AddPartitionSpec(spec))
         elif not known.same_as(spec):
             raise refuse(f"partition spec {spec.spec_id} was removed, and is another one now")

@@ -72,3 +72,20 @@ def test_a_spec_whose_id_means_another_one_by_now(catalog: icecore.Catalog) -> N
     assert sorted(table.refresh().specs()) == [0, 1]
     with pytest.raises(CommitConflictError, match=r"ns\.t: partition spec 1 was removed, and is another one now"):
         catalog.restore(whole, table="ns.t")
+
+
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_a_spec_whose_equal_has_another_id_by_now(catalog: icecore.Catalog, has_rows: bool) -> None:
+    """Its files could not be read; a spec that has none is as good by the other id."""
+    table, whole = respecified(catalog)
+    if not has_rows:
+        whole = catalog.position - 1
+    with table.update_spec() as update:
+        update.remove_field("id_bucket_4").add_field("city")
+    assert sorted(table.refresh().specs()) == [0, 2, 3]
+    if has_rows:
+        with pytest.raises(CommitConflictError, match="spec 1 was removed, and an equal one has another id now"):
+            catalog.restore(whole, table="ns.t")
+    else:
+        catalog.restore(whole, table="ns.t")
+        assert table.refresh().spec().spec_id == 2 and table.scan().count() == 0
