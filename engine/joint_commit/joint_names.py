@@ -35,12 +35,14 @@ URL_SEPARATOR = "\x1f"
 class NamespaceChange(OnNoBranch):
     """A change of a namespace: created, dropped, or given other properties; looked up when its turn comes.
 
-    `check` raises what stands in the way beyond what the change itself needs. `outcome` is what became of the
+    `check` raises what stands in the way beyond what the change itself needs. `stays_implied` says that a dropped one
+    goes back to being there because of those inside of it alone. `outcome` is what became of the
     properties; None where an earlier call with the same idempotency key made the change.
     """
 
     change: NamespaceEvent
     check: Callable[[], object] = lambda: None
+    stays_implied: bool = False
     outcome: ChangedProperties | None = None
 
     @property
@@ -56,7 +58,7 @@ class NamespaceChange(OnNoBranch):
         # The row of a namespace that another engine changed meanwhile would be lost: it is taken in first.
         desk.repository.foreign.check_namespaces()
         self.check()
-        check_namespace_change(desk.repository.models, self.change)
+        check_namespace_change(desk.repository.models, self.change, stays_implied=self.stays_implied)
         change = self.change
         if isinstance(change, NamespacePropertiesUpdated):
             self.outcome = ChangedProperties.of(change, desk.repository.models.namespace_properties(self.name))

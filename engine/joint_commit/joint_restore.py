@@ -118,9 +118,9 @@ class _Restoration:
         return self._parts({stream}, set())
 
     def _parts(self, streams: set[str], namespaces: set[Identifier]) -> list[Part]:
-        then, now = self.then.by_stream, self.now.by_stream
+        then, now, before = self.then.by_stream, self.now.by_stream, self.then.namespaces
         chosen = sorted(streams, key=lambda s: (then.get(s) or now.get(s) or (), s))
-        made, dropped = namespace_parts(self.now.namespaces, {n: self.then.namespaces.get(n) for n in namespaces})
+        made, dropped = namespace_parts(self.now.namespaces, {n: before.get(n) for n in namespaces}, before)
         names = name_parts(self.desk.repository, now, {s: then.get(s) for s in chosen})
         changed = [part for s in chosen if s in then and (part := self._change(s, then[s])) is not None]
         return [*made, *names, *changed, *dropped]

@@ -28,7 +28,7 @@ from icecore.engine.joint_commit.joint_tables import TableChange
 from icecore.engine.joint_commit.joint_views import ViewChange
 from icecore.engine.joint_commit.renaming import name_parts, namespace_parts
 from icecore.engine.log.names_at import CatalogNames
-from icecore.engine.log.namespaces import fold_namespaces
+from icecore.engine.log.namespaces import check_namespace_change, fold_namespaces, is_implied_by
 from icecore.engine.log.reader import extent_text
 from icecore.engine.log.store import EventStore
 from icecore.engine.repository.repository import Repository, TablePart
@@ -120,7 +120,7 @@ def _opposites(desk: CommitTargets, events: Sequence[Event]) -> list[Part]:
     for event in events:
         by_stream.setdefault(event.stream, []).append(event)
     spaces = _namespaces_back(repository, by_stream.pop(ev.CATALOG_STREAM, []), before, after, now)
-    made, dropped = namespace_parts(now.namespaces, spaces)
+    made, dropped = namespace_parts(now.namespaces, spaces, before.namespaces)
     old, new = before.by_stream, after.by_stream
     wanted = {s: old.get(s) for s in by_stream if old.get(s) != new.get(s)}
     for stream in list(wanted):
@@ -285,16 +285,19 @@ class _Opposite:
         change = read_namespace_event(self.event.kind, self.event.payload)
         assert change is not None, f"a {self.event.kind} event changes no namespace"
         models, name = self.desk.repository.models, change.namespace
-        before = self._namespaces_before().get(name, {})
+        namespaces = self._namespaces_before()
+        before = namespaces.get(name, {})
         match change:
             case NamespaceCreated(properties=properties):
 
+                back, stays_implied = NamespaceDropped(name), is_implied_by(namespaces, name)
+
                 def unchanged() -> None:
-                    models.check_empty(name)
+                    check_namespace_change(models, back, stays_implied=stays_implied)
                     if models.namespace_properties(name) != properties:
                         raise self._namespace_conflict(name)
 
-                return NamespaceChange(NamespaceDropped(name), unchanged)
+                return NamespaceChange(back, unchanged, stays_implied)
             case NamespaceDropped():
                 return NamespaceChange(NamespaceCreated(name, before))
             case NamespacePropertiesUpdated():

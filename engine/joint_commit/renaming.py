@@ -6,7 +6,7 @@ between.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.ids import new_event_id
@@ -16,6 +16,7 @@ from icecore.engine.events.name_events import Dropped, Renamed
 from icecore.engine.events.namespace_events import NamespaceCreated, NamespaceDropped, NamespacePropertiesUpdated
 from icecore.engine.joint_commit.joint_commit import Part
 from icecore.engine.joint_commit.joint_names import NameChange, NameGivenBack, NamespaceChange
+from icecore.engine.log.namespaces import is_implied_by
 from icecore.engine.repository.repository import Repository
 from icecore.engine.revert.undrop import last_drop, name_of_drop
 
@@ -78,8 +79,13 @@ def _undrop(repository: Repository, stream: str, name: Identifier) -> Part:
     return NameGivenBack(name_of_drop(drop), kind, drop.position, name)
 
 
-def namespace_parts(now: Properties, wanted: Properties) -> tuple[list[Part], list[Part]]:
-    """The parts that come before those of tables, parents first, and the drops that come after them, parents last."""
+def namespace_parts(
+    now: Properties, wanted: Properties, then: Collection[Identifier]
+) -> tuple[list[Part], list[Part]]:
+    """The parts that come before those of tables, parents first, and the drops that come after them, parents last.
+
+    One that is to go stays implied if it was so by those of `then`.
+    """
     made: list[Part] = []
     for name in sorted(wanted, key=len):
         new, old = wanted[name], now.get(name)
@@ -92,5 +98,8 @@ def namespace_parts(now: Properties, wanted: Properties) -> tuple[list[Part], li
             removals = frozenset(old.keys() - new.keys())
             made.append(NamespaceChange(NamespacePropertiesUpdated(name, updates, removals)))
     gone = [n for n, new in wanted.items() if new is None and now.get(n) is not None]
-    drops: list[Part] = [NamespaceChange(NamespaceDropped(n)) for n in sorted(gone, key=len, reverse=True)]
+    drops: list[Part] = [
+        NamespaceChange(NamespaceDropped(n), stays_implied=is_implied_by(then, n))
+        for n in sorted(gone, key=len, reverse=True)
+    ]
     return made, drops

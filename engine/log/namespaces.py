@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
 from attrs import frozen
@@ -47,13 +47,22 @@ def updated_properties(
     return NamespacePropertiesUpdated(namespace, new, frozenset(removals))
 
 
-def check_namespace_change(models: ReadModels, change: NamespaceEvent) -> None:
-    """Raises NamespaceAlreadyExistsError, NoSuchNamespaceError, NamespaceNotEmptyError; called in the lock."""
+def is_implied_by(namespaces: Iterable[Identifier], name: Identifier) -> bool:
+    """Whether one of the namespaces is inside of the named one, which is there because of it."""
+    return any(len(n) > len(name) and n[: len(name)] == name for n in namespaces)
+
+
+def check_namespace_change(models: ReadModels, change: NamespaceEvent, *, stays_implied: bool = False) -> None:
+    """Raises NamespaceAlreadyExistsError, NoSuchNamespaceError, NamespaceNotEmptyError; called in the lock.
+
+    One that is dropped and `stays_implied` by those inside of it need not be empty.
+    """
     match change:
         case NamespaceCreated():
             models.check_new_namespace(change.namespace)
         case NamespaceDropped():
-            models.check_empty(change.namespace)
+            if not (stays_implied and models.inner_namespaces(change.namespace, limit=1)):
+                models.check_empty(change.namespace)
         case NamespacePropertiesUpdated():
             models.namespace_properties(change.namespace)
         case _:

@@ -281,3 +281,21 @@ def test_a_catalog_that_is_only_read_undoes_nothing(catalog: icecore.Catalog, wa
             reader.undo()
         with pytest.raises(ReadOnlyError):
             reader.revert(1)
+
+
+@pytest.mark.parametrize("how", ["undo", "restore", "revert"])
+def test_a_namespace_that_those_inside_of_it_implied_was_created_later(catalog: icecore.Catalog, how: str) -> None:
+    """It goes back to being implied; the one inside of it stays."""
+    catalog.create_namespace("a.x")
+    implied = catalog.position
+    catalog.create_namespace("a", {"k": "v"})
+    if how == "undo":
+        catalog.undo()
+    elif how == "restore":
+        catalog.restore(implied)
+    else:
+        catalog.update_namespace_properties("a", ["k"], {})
+        catalog.revert(implied + 1, through=implied + 2)
+    assert catalog.load_namespace_properties("a") == {} and catalog.list_namespaces("a") == [("a", "x")]
+    catalog.create_namespace("a")
+    assert catalog.verify().ok
