@@ -7,14 +7,11 @@ import math
 import uuid
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from icecore.engine.common.text import printable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -59,33 +56,6 @@ def plain(value: Any) -> Any:
             return str(value)
         case _:
             return value
-
-
-def python_values(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column; times that Python has no value for as text."""
-    import pyarrow as pa
-
-    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        return list(column.cast(pa.string()).to_pylist())
-    try:
-        return [_maps(v, column.type) for v in column.to_pylist()]
-    except (ValueError, OverflowError):
-        return list(column.cast(pa.string()).to_pylist())
-
-
-def _maps(value: Any, kind: pa.DataType) -> Any:
-    """A value with its maps, which Arrow gives as pairs, as dicts."""
-    import pyarrow as pa
-
-    if value is None:
-        return None
-    if pa.types.is_map(kind):
-        return {k: _maps(v, kind.item_type) for k, v in value}
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return [_maps(v, kind.value_type) for v in value]
-    if pa.types.is_struct(kind):
-        return {f.name: _maps(value[f.name], f.type) for f in kind}
-    return value
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:

@@ -17,7 +17,8 @@ import orjson
 from attrs import frozen
 
 from icecore.engine.common.text import printable, printable_json
-from icecore.engine.display.cells import cell, distinct_names, plain, python_values
+from icecore.engine.display.cells import cell, distinct_names, plain
+from icecore.engine.display.python_values import python_rows
 from icecore.engine.display.short_text import is_count, short
 from icecore.engine.display.table_layout import expanded_lines, table_lines
 from icecore.engine.errors import ValidationError
@@ -91,9 +92,7 @@ def print_arrow(
     if form.output == ARROW:
         _write_arrow(table.rename_columns(names))
         return
-    columns = [python_values(c) for c in table.columns]
-    rows = list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
-    print_rows(names, rows, form, null=null, as_data=as_data, below=below)
+    print_rows(names, python_rows(table), form, null=null, as_data=as_data, below=below)
 
 
 def print_record(record: Mapping[str, Any], form: Form, lines: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ from icecore.engine.catalog.catalog_handle import table_of, table_streams
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import counted, number_in
 from icecore.engine.display.cells import cell
+from icecore.engine.display.python_values import python_rows
 from icecore.engine.errors import IcecoreError, ValidationError, name_text
 from icecore.engine.server.page.kept_findings import kept_findings
 from icecore.engine.server.page.page_frame import alert, framed, grid, link, row_filter, static_file, table_path
@@ -70,7 +71,7 @@ def sql_page(call: Call) -> Answer:
     if query:
         try:
             found = call.catalog.sql(query, timeout=call.serving.settings.query_s, memory_limit=SQL_MEMORY)
-            rows = [tuple(map(cell, r.values())) for r in found.slice(0, MOST_ROWS).to_pylist()]
+            rows = [tuple(map(cell, r)) for r in python_rows(found.slice(0, MOST_ROWS))]
             count = element("p", counted(found.num_rows, "row"), role="status")
             shown = [count, grid("Answer", found.column_names, rows, class_="answer")]
         except IcecoreError as e:

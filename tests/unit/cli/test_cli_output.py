@@ -19,9 +19,12 @@ from icecore.engine.common.text import printable
 from icecore.engine.display import output
 from icecore.engine.display.cells import cell, plain
 from icecore.engine.display.output import Form, pair_lines, print_arrow
+from icecore.engine.display.python_values import python_values
 from icecore.engine.display.table_layout import MAX_TABLE_ROWS, cut, fitted, table_lines, text_width
 
 Captured = Callable[[], Any]
+_POINT = pa.struct({"a": pa.int32()})
+_TIMES = pa.struct({"d": pa.date32(), "n": pa.timestamp("ns")})
 
 
 @pytest.mark.parametrize(
@@ -80,6 +83,29 @@ def test_json_of_every_kind_of_column(capsys: pytest.CaptureFixture[str]) -> Non
     assert row["m"] == {"1": "02"}
     assert row["l"] == [{"a": {"k": "v"}}]
     assert row["f"] == "NaN"
+
+
+def test_keys_that_python_cannot_hash_are_their_text() -> None:
+    """Structs and lists as keys of a map, which dicts of Python can't have; within a list too."""
+    by_struct = pa.array([[({"a": 1}, [({"a": 2}, 3)])], None], pa.map_(_POINT, pa.map_(_POINT, pa.int32())))
+    assert python_values(pa.chunked_array([by_struct])) == [{'{"a":1}': {'{"a":2}': 3}}, None]
+    by_list = pa.array([[[([1, None], "x")]], []], pa.list_(pa.map_(pa.list_(pa.int32()), pa.string())))
+    assert python_values(pa.chunked_array([by_list.slice(0, 1), by_list])) == [[{"[1,null]": "x"}]] * 2 + [[]]
+
+
+def test_only_times_that_python_lacks_are_text() -> None:
+    """Days after the year 9999 and nanoseconds, at any depth; what is beside them stays as it is."""
+    days = pa.array([[{"d": 0, "n": 1}, None, {"d": 3_000_000, "n": None}], None], pa.list_(_TIMES))
+    day, far = dt.date(1970, 1, 1), "10183-09-21"
+    assert python_values(pa.chunked_array([days, days.slice(1)])) == [
+        [{"d": day, "n": "1970-01-01 00:00:00.000000001"}, None, {"d": far, "n": None}],
+        None,
+        None,
+    ]
+    column = pa.chunked_array([pa.array([0, None, 2**62], pa.timestamp("us"))])
+    assert python_values(column)[:2] == [dt.datetime(1970, 1, 1), None] and isinstance(python_values(column)[2], str)
+    fixed = pa.array([[0, 3_000_000], None], pa.list_(pa.date32(), 2))
+    assert python_values(pa.chunked_array([fixed])) == [[day, far], None]
 
 
 def test_text_says_what_it_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,6 +50,8 @@ def test_pages_show_names_as_text(rest: RestClient, evil: icecore.Catalog) -> No
         assert "script-src 'self'" in page.headers["content-security-policy"]
     assert b"&lt;script&gt;" in rest.get("/").body
     assert b"SELECT" in rest.get("/sql?q=SELECT+1").body
+    # Days that Python lacks, of two columns with one name.
+    assert b"20000-01-01" in rest.get("/sql?q=SELECT+DATE+'20000-01-01'+AS+d,+1+AS+d").body
     assert b'role="alert"' in rest.get(f"/sql?q={quote('DROP TABLE events')}").body
     missing = rest.get(f"/tables/ns/{quote(EVIL[1:], safe='')}")
     assert missing.status == 404 and b"Table does not exist: ns.script&gt;" in missing.body
