@@ -23,9 +23,10 @@ def milliseconds(_: click.Context, parameter: click.Parameter, text: str | None)
     """A time in ms since the epoch: as `time_of` takes it, or that number itself. Raises BadParameter."""
     if text is None:
         return None
-    if (number := number_in(text.removeprefix("-"))) is not None:
-        return -number if text.startswith("-") else number
+    number = number_in(text.removeprefix("-"))
     try:
+        if number is not None:
+            return to_epoch_ms(-number if text.startswith("-") else number, "time")
         return to_epoch_ms(time_of(text), "time")
     except ValidationError as e:
         raise click.BadParameter(

@@ -15,6 +15,7 @@ from icecore.engine.cli.main import cli
 
 Run = Callable[..., Result]
 
+_LONG = "9" * 5_000
 READING = (["ls"], ["describe", "a.b"], ["log"], ["show", "a.b"], ["plan", "a.b"], ["sql", "SELECT 1"], ["verify"])
 WRITING = (
     ["create", "a.b", "--schema", "x int"],
@@ -57,6 +58,7 @@ def test_no_warehouse_named(arguments: list[str]) -> None:
         ["show", "shop.orders", "--snapshot", "1"],
         ["show", "shop.orders", "--ref", "nope"],
         ["show", "shop.orders", "--as-of", "1999-01-01"],
+        ["diff", _LONG, "--table", "shop.orders"],
         ["show", "shop.orders", "--ref", "main", "--as-of", "2999-01-01"],
         ["create", "shop.orders", "--schema", "id long"],
         ["create", "nope.t", "--schema", "id long"],
@@ -89,7 +91,7 @@ def test_no_warehouse_named(arguments: list[str]) -> None:
         ["sql", "SELECT nope FROM log"],
         ["init", "--name", "other"],
     ],
-    ids=" ".join,
+    ids=lambda arguments: " ".join(arguments)[:60],
 )
 def test_errors_are_one_line(run: Run, orders: str, arguments: list[str]) -> None:
     """No traceback, nothing on standard output, and nothing changed."""
@@ -118,11 +120,16 @@ def test_errors_are_one_line(run: Run, orders: str, arguments: list[str]) -> Non
         ["delete", "shop.orders", "--keys", __file__],
         ["upsert", "shop.orders", __file__],
         ["restore", "--to", "next week"],
+        ["show", "shop.orders", "--as-of=--5"],
+        ["expire", "shop.orders", "--older-than=--1"],
+        ["log", "--since", str(10**20)],
+        ["log", "--since", _LONG],
+        ["restore", "--to", _LONG],
         ["sql"],
         ["sql", "SELECT 1", "--tables"],
         ["ls", "--output", "yaml"],
     ],
-    ids=" ".join,
+    ids=lambda arguments: " ".join(arguments)[:60],
 )
 def test_usage_errors(run: Run, orders: str, arguments: list[str]) -> None:
     """The exit code is 2."""
