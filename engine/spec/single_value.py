@@ -59,8 +59,9 @@ _INT, _LONG, _FLOAT, _DOUBLE = (struct.Struct(f) for f in ("<i", "<q", "<f", "<d
 def decimal_to_unscaled(value: Decimal, scale: int) -> int:
     """The unscaled integer of a decimal at `scale`; raises ValidationError where digits would be lost."""
     sign, digits, exponent = value.as_tuple()
-    if not isinstance(exponent, int):
-        raise ValidationError(f"{value} is not a finite decimal")
+    # With a huge exponent the integer would take all memory.
+    if not isinstance(exponent, int) or abs(exponent) > 1_000:
+        raise ValidationError(f"{value} is not a finite decimal of a size that fits")
     unscaled = int("".join(map(str, digits)) or "0")
     shift = exponent + scale
     if shift >= 0:

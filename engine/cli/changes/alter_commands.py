@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
-import orjson
 
+from icecore.engine.cli.changes.given_default import given_default
 from icecore.engine.cli.completion import name_argument
 from icecore.engine.cli.verbs import agree, change_command, dry_run_option, risk_options
 from icecore.engine.display.table_text import TableText
 from icecore.engine.evolution.schema_text import parse_schema
-from icecore.engine.spec.types import StringType, Type
 
 if TYPE_CHECKING:
     from icecore.engine.cli.settings import Settings
     from icecore.engine.commit.dry_run import DryRun
     from icecore.engine.evolution.update_schema import UpdateSchema
     from icecore.engine.evolution.update_spec import UpdateSpec
+    from icecore.engine.spec.types import Type
     from icecore.engine.table.table import Table
 
 
@@ -57,7 +57,7 @@ def add_column(
 
     def change(update: UpdateSchema) -> object:
         kind = _type(column_type)
-        return update.add_column(tuple(column.split(".")), kind, doc, required, _value(default, kind))
+        return update.add_column(tuple(column.split(".")), kind, doc, required, given_default(default, kind))
 
     _schema(settings, f"add the column {column} {column_type}", change, message, author, dry_run)
 
@@ -123,7 +123,7 @@ def change_column(
         kind = None if column_type is None else _type(column_type)
         update.update_column(column, kind, False if optional else None, doc)
         if default is not None:
-            update.set_default_value(column, _value(default, kind or _table_schema_type(column)))
+            update.set_default_value(column, given_default(default, kind or _table_schema_type(column)))
         if first:
             update.move_first(column)
         if before is not None:
@@ -261,13 +261,3 @@ def _table_name() -> str:
 def _type(text: str) -> Type:
     """The type that a text writes, as in `create --schema`. Raises ValidationError."""
     return parse_schema(f"it {text}").fields[0].field_type
-
-
-def _value(text: str | None, kind: Type) -> object:
-    """A default: what JSON reads of the text, where the type is none of texts."""
-    if text is None or isinstance(kind, StringType):
-        return text
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return text

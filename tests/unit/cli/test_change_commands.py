@@ -23,6 +23,8 @@ from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 Run = Callable[..., Result]
 RunJson = Callable[..., Any]
 
+_MAP = {"keys": ["12345678901234567.89"], "values": ["2024-01-01"]}
+
 
 def test_names_and_properties(run: Run, run_json: RunJson, orders: str) -> None:
     assert "renamed" in run("rename", orders, "shop.sales", "-m", "clearer").stdout
@@ -91,6 +93,54 @@ def test_columns_partitions_and_order(run: Run, run_json: RunJson, orders: str) 
     assert run_json("describe", orders)["sort_order"]["fields"] == []
     assert run_json("log", orders, "--actor", "eve")[0]["message"] == "asked"
     run("alter", orders, "change-column", "id", "--first", "--after", "ts", code=2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "stored"),
+    [
+        ("decimal(20, 2)", "12345678901234567.89", "12345678901234567.89"),
+        ("decimal(38, 0)", "-12345678901234567890123456789", "-12345678901234567890123456789"),
+        ("list<decimal(20, 2)>", "[12345678901234567.89, 5, null]", ["12345678901234567.89", "5.00", None]),
+        ("map<string, double>", '{"a": 1.5}', {"keys": ["a"], "values": [1.5]}),
+        ("map<decimal(20, 2), date>", '[[12345678901234567.89, "2024-01-01"]]', _MAP),
+        ("date", "2024-01-01", "2024-01-01"),
+        ("date", '"2024-01-01"', "2024-01-01"),
+        ("timestamptz", "2024-01-01T00:00:00Z", "2024-01-01T00:00:00.000000+00:00"),
+        ("double", "0.1", 0.1),
+        ("long", "9007199254740993", 9007199254740993),
+        ("boolean", "true", True),
+        ("string", "2024", "2024"),
+    ],
+)
+def test_a_default_is_the_value_that_was_typed(
+    run: Run, run_json: RunJson, orders: str, kind: str, text: str, stored: object
+) -> None:
+    """No digit of a decimal is lost; within lists and maps neither."""
+    run("alter", orders, "upgrade", "3")
+    run("alter", orders, "add-column", "new", kind, "--default", text)
+    assert run_json("describe", orders)["schema"]["fields"][-1]["initial-default"] == stored
+    run("alter", orders, "change-column", "new", "--default", text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        *((kind, "2024") for kind in ("date", "time", "timestamp", "timestamptz", "timestamp_ns", "uuid")),
+        *((f"list<{kind}>", "[2024]") for kind in ("date", "time", "timestamp", "timestamptz", "timestamp_ns")),
+        ("map<string, date>", '{"a": 2024}'),
+        ("map<string, date>", '[["a", 2024]]'),
+        ("map<string, date>", "[[1]]"),
+        ("decimal(9, 2)", "1e999999999"),
+        ("decimal(9, 2)", "1e-999999999"),
+        ("int", "9" * 5_000),
+        ("list<int>", "[" * 100_000),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_a_default_of_another_type_is_refused(run: Run, orders: str, kind: str, text: str) -> None:
+    """A number is no day: 2024 would be the day 2024 after 1970-01-01."""
+    run("alter", orders, "upgrade", "3")
+    assert run("alter", orders, "add-column", "new", kind, "--default", text, code=1).stderr.startswith("error: ")
 
 
 def test_branches_tags_and_rollback(run: Run, run_json: RunJson, orders: str, tmp_path: Path) -> None:
