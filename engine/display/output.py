@@ -211,7 +211,8 @@ def _page(lines: Sequence[str]) -> None:
 
 
 def _csv_lines(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    return [",".join(map(_csv_field, row)) for row in (columns, *rows)]
+    # Readers skip an empty line: null alone in a row is two quotes, as Python's csv module has it.
+    return [",".join(map(_csv_field, row)) or '""' * len(row) for row in (columns, *rows)]
 
 
 def _csv_field(value: Any) -> str:

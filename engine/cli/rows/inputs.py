@@ -90,7 +90,7 @@ def _guessed(kind: pa.DataType, values: pa.Array) -> pa.DataType:
         return pa.struct([f.with_type(_guessed(f.type, part)) for f, part in parts])
     if not pa.types.is_timestamp(kind):
         return kind
-    found = values.drop_null().to_pylist()
+    found = _said(values)
     has_zone = {_ZONE.search(text) is not None for text in found}
     if len(has_zone) > 1:
         return pa.string()
@@ -99,10 +99,15 @@ def _guessed(kind: pa.DataType, values: pa.Array) -> pa.DataType:
     return pa.timestamp(kind.unit, "UTC" if has_zone == {True} else None)
 
 
+def _said(texts: pa.Array | pa.ChunkedArray) -> list[str]:
+    """The texts that say something; an empty one is null alone in a row."""
+    return [text for text in texts.drop_null().to_pylist() if text]
+
+
 def _wide_integers(path: Path, schema: pa.Schema, texts: pa.Table) -> set[str]:
     """The columns with integers of more than 64 bits, of which Arrow makes doubles: in CSV with nothing else."""
     if not _has(path, _JSON):
-        floats = {f.name: texts.column(f.name).drop_null().to_pylist() for f in schema if pa.types.is_floating(f.type)}
+        floats = {f.name: _said(texts.column(f.name)) for f in schema if pa.types.is_floating(f.type)}
         return {name for name, found in floats.items() if found and all(map(_INTEGER.fullmatch, found))}
     data = path.read_bytes()
     if _LONG.search(data) is None:
@@ -176,14 +181,18 @@ def _with_columns(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Itera
 def _csv(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a CSV file: empty fields without quotes are null, and so are those that say one of `nulls`."""
     delimiter = "\t" if _has(path, (".tsv", ".tsv.gz")) else ","
-    convert = pyarrow.csv.ConvertOptions(
-        column_types=_as_text(_readable(target), _is_bytes),
-        null_values=["", *nulls],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     _check_quotes(path, delimiter)
+    with pyarrow.csv.open_csv(path, parse_options=parse) as reader:
+        names = reader.schema.names
+    kinds = _as_text(_readable(target), _is_bytes)
+    convert = pyarrow.csv.ConvertOptions(
+        column_types=kinds,
+        null_values=["", *nulls],
+        strings_can_be_null=True,
+        # Null alone in a row can't be nothing: an empty line is no row.
+        quoted_strings_can_be_null=len(names) == 1 and not _is_text(names[0], kinds),
+    )
     try:
         with pyarrow.csv.open_csv(path, parse_options=parse, convert_options=convert) as reader:
             for batch in _with_columns(reader, reader.schema):
@@ -191,11 +200,13 @@ def _csv(path: Path, target: pa.Schema | None, nulls: Sequence[str]) -> Iterator
     except pa.ArrowInvalid as e:
         if _CSV_COLUMN.search(str(e)) is None:
             raise
-        with pyarrow.csv.open_csv(path, parse_options=parse) as reader:
-            names = reader.schema.names
         raise CorruptFileError(
             f"{path} can't be read: {_CSV_COLUMN.sub(lambda found: f'column {names[int(found[1])]!r}', str(e))}"
         ) from e
+
+
+def _is_text(name: str, kinds: pa.Schema | None) -> bool:
+    return kinds is not None and name in kinds.names and bool(pa.types.is_string(kinds.field(name).type))
 
 
 def _check_quotes(path: Path, delimiter: str) -> None:

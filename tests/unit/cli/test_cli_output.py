@@ -156,6 +156,12 @@ def test_csv_tells_null_from_the_empty_text(capsys: pytest.CaptureFixture[str]) 
     assert lines == ["a,b,t", ",[1],1970-01-01 00:00:00", '"",,', '"say ""hi""",[],1970-01-01 00:00:01']
 
 
+def test_csv_of_one_column_has_a_line_for_null(capsys: pytest.CaptureFixture[str]) -> None:
+    """Readers skip empty lines, and Python's csv module writes two quotes too."""
+    print_arrow(pa.table({"a": [1, None]}), Form("csv"))
+    assert capsys.readouterr().out.splitlines() == ["a", "1", '""']
+
+
 def test_arrow_is_a_stream_of_the_result(run: Callable[..., Any], orders: str) -> None:
     """Rows with their own types; one thing is one row, what is nested as JSON."""
     rows = pa.ipc.open_stream(run("show", orders, "--output", "arrow").stdout_bytes).read_all()

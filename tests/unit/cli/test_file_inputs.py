@@ -43,6 +43,8 @@ def test_a_file_that_is_there_twice_is_refused(run: Run, run_json: RunJson, tmp_
         ("a.csv", b"a,b\n", ["string", "string"]),
         ("a.csv", b"id,note\n1,\n2,\n", ["long", "string"]),
         ("a.csv", b"a\n1.5\n2\n", ["double"]),
+        ("a.csv", b'a\n1.5\n""\n', ["double"]),
+        ("a.csv", b'a\n2024-01-01T00:00:00Z\n""\n', ["timestamptz"]),
         ("a.csv", b"a,b\n2024-01-01,2024-01-01T00:00:00Z\n", ["date", "timestamptz"]),
         ("a.json", b'{"a": "2024-01-01T00:00:00+02:00", "b": "2024-01-01 00:00:00"}', ["timestamptz", "timestamp"]),
         ("a.json", b'{"a": "2024-01-01", "b": null, "c": 1.5}', ["date", "string", "double"]),
@@ -326,3 +328,19 @@ def test_a_map_in_json_of_another_kind_is_refused(run: Run, tmp_path: Path, text
     run("create", "s.t", "--schema", "m map<int, long>", "--create-namespace")
     (tmp_path / "a.json").write_text(text)
     assert told in " ".join(run("append", "s.t", str(tmp_path / "a.json"), code=1).stderr.split())
+
+
+@pytest.mark.parametrize(("kind", "value"), [("long", 7), ("date", "2024-01-01"), ("decimal(9, 2)", "1.50")])
+def test_null_in_a_csv_file_of_one_column(
+    run: Run, run_json: RunJson, tmp_path: Path, kind: str, value: object
+) -> None:
+    """It is printed as two quotes, and null when it is loaded again; a text of two quotes is empty."""
+    run("init")
+    run("create", "s.t", "--schema", f"a {kind}, b string", "--create-namespace")
+    (tmp_path / "a.json").write_text(json.dumps([{"a": value}, {"a": None}]))
+    run("append", "s.t", str(tmp_path / "a.json"))
+    (tmp_path / "a.csv").write_text(run("show", "s.t", "--columns", "a", "-o", "csv").output)
+    (tmp_path / "b.csv").write_text('b\n""\n')
+    run("append", "s.t", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"))
+    rows = [(r["a"], r["b"]) for r in run_json("show", "s.t")]
+    assert sorted(rows, key=str) == sorted([(value, None)] * 2 + [(None, None)] * 2 + [(None, "")], key=str)
