@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import evolve
 
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
-from icecore.engine.data.arrow.nested import no_rows
+from icecore.engine.data.arrow.nested import list_parts, map_parts, no_rows, struct_children
 from icecore.engine.errors import ValidationError
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
@@ -22,8 +23,6 @@ SQL = "query/views.sql"
 _WANTED = "__icecore_wanted"
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
-# The one cast in which Arrow does not check what it loses.
-_ROUNDING = (pa.float64(), pa.float32())
 
 
 def nullable(schema: Schema) -> Schema:
@@ -81,13 +80,71 @@ def conformed(rows: pa.Table, schema: Schema, owner: str, has_star: bool) -> pa.
     """The rows with the columns of a view's schema. Raises ValidationError where they don't fit the schema any more."""
     wanted = view_schema(schema)
     rows = rows.select(_places(rows.column_names, wanted.names, owner, has_star))
-    rounded = [f.name for f, found in zip(wanted, rows.schema, strict=True) if (found.type, f.type) == _ROUNDING]
-    if rounded:
-        raise ValidationError(f"{owner}: its query gives doubles for the floats {rounded}; replace the view")
     try:
-        return rows.rename_columns(wanted.names).cast(wanted)
+        return pa.Table.from_batches((_cast(b, wanted) for b in rows.rename_columns(wanted.names).to_batches()), wanted)
     except (ValueError, pa.ArrowNotImplementedError) as e:  # Arrow's for a value, and for types that have no cast
         raise ValidationError(f"{owner}: what its query gives doesn't fit its schema: {e}; replace the view") from e
+
+
+def _cast(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """The rows in other types. Raises ValueError for a value that becomes another, which Arrow does not always do."""
+    made = rows.cast(wanted)
+    for name, found, column in zip(wanted.names, rows.columns, made.columns, strict=True):
+        for before, after in _cast_parts(found, column):
+            if len(changed := before.filter(_is_other(before, after))):
+                raise ValueError(f"{changed[0]} in {name!r} has no equal as {after.type}")
+    return made
+
+
+def _cast_parts(found: pa.Array, made: pa.Array) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """The values of a column before and after a cast of which Arrow does not check all, at any depth.
+
+    A struct may lose fields, as the rows of a table do. Raises ValueError where it lacks one, which would be null.
+    """
+    if found.type == made.type:
+        return
+    if pa.types.is_struct(made.type) and pa.types.is_struct(found.type):
+        own = dict(zip(found.type.names, struct_children(found), strict=True))
+        if lacks := [f.name for f in made.type if f.name not in own]:
+            raise ValueError(f"the fields {lacks} of a struct are not there")
+        pairs = [(own[f.name], child) for f, child in zip(made.type, struct_children(made), strict=True)]
+    elif pa.types.is_map(made.type):
+        pairs = list(zip(map_parts(found)[1:], map_parts(made)[1:], strict=True))
+    elif pa.types.is_list(made.type):
+        pairs = [(list_parts(found)[1], list_parts(made)[1])]
+    else:
+        yield from [(found, made)] if _is_unchecked(found.type, made.type) else []
+        return
+    for pair in pairs:
+        yield from _cast_parts(*pair)
+
+
+def _is_unchecked(found: pa.DataType, made: pa.DataType) -> bool:
+    """Whether a cast may change values: Arrow checks those to integers, and texts are spelled by who makes them.
+
+    Raises ValueError for a cast between numbers and times, which have no equals.
+    """
+    both = [pa.types.is_temporal(t) for t in (found, made) if _is_plain(t)]
+    if both in ([True, False], [False, True]):
+        raise ValueError(f"{found} is not {made}")
+    return (len(both) == 2 and not pa.types.is_integer(made)) or (found, made) == (pa.string(), pa.float32())
+
+
+def _is_plain(t: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(t) or pa.types.is_decimal(t))
+
+
+def _is_other(found: pa.Array, made: pa.Array) -> pa.Array:
+    """The mask of the values that are others when they are cast back; a decimal's equal is the float of its digits."""
+    if pa.types.is_string(found.type) or pa.types.is_decimal(found.type) != pa.types.is_decimal(made.type):
+        made = made.cast(pa.string())
+    if pa.types.is_string(found.type):
+        found = found.cast(pa.float64())
+    back = made.cast(found.type)
+    same = pc.equal(back, found)
+    if pa.types.is_floating(found.type):
+        same = pc.or_(same, pc.and_(pc.is_nan(back), pc.is_nan(found)))
+    return pc.invert(pc.fill_null(same, True))
 
 
 def _places(found: Sequence[str], wanted: Sequence[str], owner: str, has_star: bool) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
 from decimal import Decimal
 
@@ -46,7 +47,7 @@ def test_values_that_do_not_fit_the_schema_any_more_are_an_error(
     for sql, schema in (
         ("SELECT 1.5::DOUBLE AS x", whole),
         ("SELECT 'one' AS x", whole),
-        ("SELECT 0.1::DOUBLE AS x", pa.schema([("x", pa.float32())])),
+        ("SELECT {'a': 1} AS x", pa.schema([("x", pa.struct([("b", pa.int32())]))])),
     ):
         with pytest.raises(ValidationError, match="replace the view"):
             catalog.create_view("ns.v", sql, schema=schema, replace=True).to_arrow()
@@ -102,3 +103,43 @@ def test_numbers_and_texts_that_only_duckdb_has(
 def test_a_number_beyond_38_digits_is_an_error(catalog: icecore.Catalog) -> None:
     with pytest.raises(ValidationError, match="more than 38 digits"):
         catalog.create_view("ns.v", "SELECT 170141183460469231731687303715884105727::HUGEINT AS x").to_arrow()
+
+
+ONE_TENTH = Decimal("0.1")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "equal"),
+    [
+        ("0.1::DOUBLE", pa.float32(), None),
+        ("0.5::DOUBLE", pa.float32(), 0.5),
+        ("[NULL, 'NaN'::DOUBLE, 'inf'::DOUBLE, 0.5]", pa.list_(pa.float32()), "[None, nan, inf, 0.5]"),
+        ("[0.5, 1e300]", pa.list_(pa.float32()), None),
+        ("{'a': 0.1::DOUBLE}", pa.struct([("a", pa.float32())]), None),
+        ("MAP {'k': [{'a': 0.1::DOUBLE}]}", pa.map_(pa.string(), pa.list_(pa.struct([("a", pa.float32())]))), None),
+        ("'1e300'", pa.float32(), None),
+        ("0.126::DOUBLE", pa.decimal128(9, 2), None),
+        ("0.1::DOUBLE", pa.decimal128(9, 2), ONE_TENTH),
+        ("1234567890123456789.12::DECIMAL(38, 10)", pa.float64(), None),
+        ("123456789012.123::DECIMAL(38, 10)", pa.float64(), 123456789012.123),
+        ("16777217.01::DECIMAL(18, 2)", pa.float32(), None),
+        ("7", pa.bool_(), None),
+        ("1", pa.bool_(), True),
+        ("1::BIGINT", pa.timestamp("us"), None),
+        ("TIMESTAMP '2024-01-01 05:00:00'", pa.date32(), None),
+        ("TIMESTAMP '2024-01-01 05:00:00'", pa.time64("us"), None),
+        ("TIMESTAMP '2024-01-01 00:00:00'", pa.date32(), dt.date(2024, 1, 1)),
+        ("1.00::DECIMAL(9, 2)", pa.int32(), 1),
+        ("TIME '05:00:00'", pa.string(), "05:00:00.000000"),
+    ],
+)
+def test_a_value_without_an_equal_in_the_schema_is_refused_at_any_depth(
+    catalog: icecore.Catalog, value: str, kind: pa.DataType, equal: object
+) -> None:
+    view = catalog.create_view("ns.v", f"SELECT {value} AS x", schema=pa.schema([("x", kind)]))
+    if equal is None:
+        with pytest.raises(ValidationError, match="doesn't fit its schema"):
+            view.to_arrow()
+    else:
+        found = view.to_arrow()["x"][0].as_py()
+        assert found == equal or repr(found) == equal
