@@ -30,6 +30,11 @@ def number_in(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
+def ascii_lower(name: str) -> str:
+    """A name as DuckDB compares it, with A to Z in lower case: to it É and é are two names."""
+    return name.lower() if name.isascii() else "".join(c.lower() if c.isascii() else c for c in name)
+
+
 def counted(number: int, what: str) -> str:
     """`1 file`, `2,000 files`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -7,16 +7,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import ascii_lower
 from icecore.engine.errors import ValidationError
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
 from icecore.engine.query.sql_tree import TREES, FromTable, Scopes, TableNames, has_star, parsed, sql_of
+from icecore.engine.scan.relation.registered_scan import alike_fields
 from icecore.engine.spec.reserved import METADATA_COLUMNS, PARTITION
 
 _METADATA = {*METADATA_COLUMNS, PARTITION}
+_EXTRACTS = ("STRUCT_EXTRACT", "ARRAY_EXTRACT", "struct_extract", "array_extract")
 
 
 @frozen
@@ -57,7 +61,7 @@ class NamedTables:
         found: dict[str, list[str]] = {}
         for name, of in self._names.asked.items():
             for among in of:
-                if any(name in (c.lower() for c in columns[t.internal]) for t in among):
+                if any(name in map(ascii_lower, columns[t.internal]) for t in among):
                     continue
                 can = [t for t in among if t.internal in tables]
                 if len(can) > 1:
@@ -75,22 +79,37 @@ class NamedTables:
         """
         declared = set(_declared(self._tree))
         for name, scopes in self._names.written:
-            if name.lower() in declared:
+            if ascii_lower(name) in declared:
                 continue
             found = ([(t, _alike(name, columns[t.internal])) for t in among] for among in scopes)
             nearest = next((scope for scope in found if any(alike for _, alike in scope)), [])
             for table, alike in nearest:
                 if len(alike) > 1 and name != alike[0]:
                     raise ValidationError(
-                        f"the query: columns of {table.alias} differ in case alone, which SQL does not tell apart: "
-                        f"{', '.join(alike)}; {alike[0]!r} is the first of them, and `*` gives the others with a number"
+                        f"{self._names.owner}: columns of {table.alias} {_told(alike)}, and `*` gives the others with "
+                        "a number"
                     )
+
+    def check_fields(self, schemas: Collection[pa.Schema]) -> None:
+        """Raises ValidationError where a field that is taken out of a struct differs from another in case alone.
+
+        To DuckDB such names are the same, and mean the first of these fields; its exact name is allowed.
+        """
+        alike = [(f.name, names) for schema in schemas for f in schema for names in alike_fields(f.type)]
+        if not alike:
+            return
+        known = {ascii_lower(t.alias) for scope in self._names.scopes for t in scope.tables}
+        taken, opened = set(_taken_out(self._tree, known)), set(map(ascii_lower, _opened(self._tree)))
+        for column, names in alike:
+            named = {n for n in taken if n != names[0] and ascii_lower(n) == ascii_lower(names[0])}
+            if named or ascii_lower(column) in opened:
+                raise ValidationError(f"{self._names.owner}: fields in the column {column} {_told(names)}")
 
     def sql(self, con: duckdb.DuckDBPyConnection, metadata: Mapping[str, Sequence[str]]) -> str:
         """The text of the query, with these metadata columns, by internal names of tables, left out of its stars."""
         for scope in self._names.scopes:
             for table, star in itertools.product(scope.tables, scope.stars):
-                if star["relation_name"].lower() in ("", table.alias.lower()):
+                if ascii_lower(star["relation_name"]) in ("", ascii_lower(table.alias)):
                     hidden = [{"table": table.alias, "column": name} for name in metadata.get(table.internal, ())]
                     star["qualified_exclude_list"] = [*star.get("qualified_exclude_list", ()), *hidden]
         return sql_of(con, self._tree)
@@ -141,8 +160,8 @@ class _EachName(TableNames):
 
     def column(self, names: Identifier, scopes: Scopes) -> Identifier:
         names = super().column(names, scopes)
-        first, second = (n.lower() for n in (*names[:2], "")[:2])
-        of = next(([t] for scope in scopes for t in scope.tables if t.alias.lower() == first), None)
+        first, second = map(ascii_lower, (*names[:2], "")[:2])
+        of = next(([t] for scope in scopes for t in scope.tables if ascii_lower(t.alias) == first), None)
         self.written.append((names[0], [scope.tables for scope in scopes]))
         if of is not None and len(names) > 1:
             self.written.append((names[1], [of]))
@@ -162,13 +181,43 @@ def _declared(node: Any) -> Iterator[str]:
         is_lambda = node.get("class") == "LAMBDA"
         given = [node.get("alias"), *(node.get("column_name_alias") or ())]
         given += (node.get("lhs") or {}).get("column_names", ()) if is_lambda else ()
-        yield from (name.lower() for name in given if name)
+        yield from (ascii_lower(name) for name in given if name)
         yield from _declared(list(node.values()))
 
 
 def _alike(name: str, columns: Collection[str]) -> list[str]:
     """The columns whose names are this one to DuckDB."""
-    return [c for c in columns if c.lower() == name.lower()]
+    return [c for c in columns if ascii_lower(c) == ascii_lower(name)]
+
+
+def _told(alike: Sequence[str]) -> str:
+    return f"differ in case alone, which SQL does not tell apart: {', '.join(alike)}; {alike[0]!r} is the first of them"
+
+
+def _taken_out(node: Any, tables: Collection[str]) -> Iterator[str]:
+    """The names of fields that a tree may take out of structs; `tables` are names before those of columns."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _taken_out(item, tables)
+    elif isinstance(node, dict):
+        names = node.get("column_names") or [""]
+        yield from names[2 if ascii_lower(names[0]) in tables else 1 :]
+        if node.get("type") in _EXTRACTS or node.get("function_name") in _EXTRACTS:
+            arguments = node.get("children") or [a["expression"] for a in node["arguments"]]
+            yield from (a["literal"]["text"] for a in arguments if a.get("literal", {}).get("kind") == "STRING")
+        yield from _taken_out(list(node.values()), tables)
+
+
+def _opened(node: Any, within: bool = False) -> Iterator[str]:
+    """The names of columns that may be taken apart into all their fields."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _opened(item, within)
+    elif isinstance(node, dict):
+        within = within or node.get("function_name") in ("unnest", "unlist")
+        yield from (node.get("column_names") or ()) if within else ()
+        yield node.get("relation_name") or ""
+        yield from _opened(list(node.values()), within)
 
 
 def _name_columns(con: duckdb.DuckDBPyConnection, owner: str, node: Any) -> None:

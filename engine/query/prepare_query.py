@@ -150,7 +150,7 @@ class _Preparation:
             named = named_tables(self.con, sql, scope.owner, values, self.numbers)
         self.is_at_value |= named.computes_at
         rows: dict[str, RowsOf] = {}
-        columns: dict[str, list[str]] = {}
+        schemas: dict[str, pa.Schema] = {}
         within: list[InternalQuery] = []
         for internal, mention in named.mentions.items():
             if path and mention.unit is not None:
@@ -159,16 +159,18 @@ class _Preparation:
             found = rows_of(mention, scope, self.lookup, self.all_names)
             self.meanings.append(Meaning.of(mention, scope, found))
             if isinstance(found, ViewSource):
-                columns[internal] = [f.name for f in found.view.schema().fields]
+                schemas[internal] = view_schema(found.view.schema())
                 within.append(self.expanded(internal, found.view, path))
             else:
-                columns[internal] = found.columns
+                schemas[internal] = found.schema
                 rows[internal] = found
         with _duckdb_refusals(scope.owner):
             tables = {n: r for n, r in rows.items() if isinstance(r, TableRows)}
             metadata: dict[str, list[str]] = {}
+            columns = {n: schema.names for n, schema in schemas.items()}
+            named.check_cases(columns)
+            named.check_fields(schemas.values())
             if not path:
-                named.check_cases(columns)
                 metadata = named.metadata_columns(columns, tables)
                 rows |= {n: tables[n].with_metadata(names) for n, names in metadata.items()}
             for internal, found in rows.items():

@@ -10,6 +10,7 @@ from attrs import evolve, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.text import names_like, number_in
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.scan_task import FileScanTask
 from icecore.engine.errors import MissingFileError, NoSuchTableError, ValidationError
 from icecore.engine.expression.evaluate import evaluate
@@ -56,9 +57,9 @@ class TableRows:
     scan: DataScan
 
     @property
-    def columns(self) -> list[str]:
-        """The names of the columns."""
-        return [f.name for f in self.scan.projection.fields]
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return schema_to_arrow(self.scan.projection, with_ids=False)
 
     def with_metadata(self, names: Sequence[str]) -> TableRows:
         """The rows with metadata columns after their own."""
@@ -123,11 +124,6 @@ class ArrowRows:
 
     schema: pa.Schema
     read: Callable[[], pa.Table] = field(repr=False)
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns."""
-        return list(self.schema.names)
 
 
 RowsOf = TableRows | ArrowRows

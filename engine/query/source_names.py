@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 from attrs import define, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import ascii_lower
 from icecore.engine.errors import NoSuchTableError, ValidationError, name_text
 from icecore.engine.spec.schema import Schema
 from icecore.engine.table.table import Table
@@ -163,10 +164,10 @@ def shortened(column: Identifier, tables: Iterable[Identifier]) -> Identifier:
 
     Other dots in it, those of struct fields, stay.
     """
-    lower = tuple(part.lower() for part in column)
+    lower = tuple(map(ascii_lower, column))
     for parts in tables:
         for start in range(len(parts) - 1):
-            name = tuple(part.lower() for part in parts[start:])
+            name = tuple(map(ascii_lower, parts[start:]))
             if lower[: len(name)] == name and len(column) > len(name):
                 return column[len(name) - 1 :]
     return column

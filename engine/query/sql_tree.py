@@ -11,6 +11,7 @@ import orjson
 from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.common.text import ascii_lower
 from icecore.engine.errors import ValidationError
 from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query
@@ -137,7 +138,7 @@ class TableNames:
     def _common_tables(self, cte_map: dict[str, Any], ctes: frozenset[str], scopes: Scopes) -> frozenset[str]:
         """The common table expressions that can be seen: each sees those before it, a recursive one also itself."""
         for entry in cte_map["map"]:
-            name, body = entry["key"].lower(), entry["value"]
+            name, body = ascii_lower(entry["key"]), entry["value"]
             recursive = (body.get("query_node") or {}).get("type") == "RECURSIVE_CTE_NODE"
             self.visit(body, ctes | {name} if recursive else ctes, scopes)
             ctes = ctes | {name}
@@ -148,14 +149,14 @@ class TableNames:
         scope = FromScope()
         self.scopes.append(scope)
         named = [(n, tuple(n["qualified_name"]["path"])) for n in _base_tables(source)]
-        known = [(n["alias"] or parts[-1]).lower() for n, parts in named]
+        known = [ascii_lower(n["alias"] or parts[-1]) for n, parts in named]
         for node, parts in named:
             self._replaced.add(id(node))
-            if len(parts) == 1 and parts[0].lower() in ctes:
+            if len(parts) == 1 and ascii_lower(parts[0]) in ctes:
                 if node.get("at_clause"):
                     raise ValidationError(f"{self.owner}: AT is for tables, and {parts[0]!r} is a query of its WITH")
                 continue
-            is_renamed, is_only = bool(node["alias"]), known.count(parts[-1].lower()) == 1
+            is_renamed, is_only = bool(node["alias"]), known.count(ascii_lower(parts[-1])) == 1
             alias = node["alias"] or (parts[-1] if is_only else ".".join(parts))
             internal = next(name for n in self.numbers if (name := f"__icecore_{n}") not in self.text)
             self.mentions[internal] = (parts, node.get("at_clause"))

@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 from attrs import define, field
 
+from icecore.engine.common.text import ascii_lower
 from icecore.engine.data.arrow.row_filter import connection
 from icecore.engine.data.file.file_field import FileField
 from icecore.engine.data.file.schema_mark import mark_of, schema_mark
@@ -84,7 +85,7 @@ class FileFooters:
     def _columns(self, file: ContentFile, elements: list[tuple[Any, ...]]) -> FileColumns | None:
         """The columns of one file, from the elements of its schema in depth-first order."""
         top = _top_level(elements)
-        if not top or len({name.lower() for name, *_ in top}) < len(top):
+        if not top or len({ascii_lower(name) for name, *_ in top}) < len(top):
             return None
         if any(e[2] is not None for e in elements):
             ids = [number for _, _, number, *_ in top]

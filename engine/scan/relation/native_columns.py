@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
+from icecore.engine.common.text import ascii_lower
 from icecore.engine.spec.reserved import FILE, LINEAGE, METADATA_COLUMNS, PARTITION_ID, POS, ROW_ID, SPEC_ID
 from icecore.engine.spec.types import (
     BinaryType,
@@ -123,7 +124,7 @@ def is_native(t: Type) -> bool:
 def file_columns(fields: Iterable[NestedField]) -> FileColumns | None:
     """The columns of files that were written with these fields; None where DuckDB can't tell their names apart."""
     fields = tuple(fields)
-    if len({f.name.lower() for f in fields}) < len(fields):
+    if len({ascii_lower(f.name) for f in fields}) < len(fields):
         return None
     return {f.field_id: _written(f) for f in fields}
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, field, frozen
 
+from icecore.engine.common.text import ascii_lower
 from icecore.engine.data.arrow.arrow_schema import field_to_arrow, schema_to_arrow
 from icecore.engine.data.arrow.arrow_values import constant_array, to_array
 from icecore.engine.data.arrow.narrow import narrow
@@ -123,13 +124,13 @@ def column_names(schema: Schema) -> list[str]:
     No name with a number is that of another column.
     """
     found: dict[str, str] = {}
-    own = {f.name.lower() for f in schema.fields}
+    own = {ascii_lower(f.name) for f in schema.fields}
     for f in schema.fields:
         name, number = f.name, 0
-        while name.lower() in found or (number and name.lower() in own):
+        while ascii_lower(name) in found or (number and ascii_lower(name) in own):
             number += 1
             name = f"{f.name}_{number}"
-        found[name.lower()] = name
+        found[ascii_lower(name)] = name
     return list(found.values())
 
 
@@ -233,7 +234,7 @@ class _Relation:
 
     def native_columns(self, task: FileScanTask, found: FileColumns) -> tuple[Any, tuple[NativeColumn, ...]]:
         """The key of the group that a file is read in, and its columns; None and `()` if DuckDB can't read it."""
-        hides_places = any(c.name.lower() in _PLACES for c in found.values())
+        hides_places = any(ascii_lower(c.name) in _PLACES for c in found.values())
         if task.delete_files and hides_places:
             return None, ()
         identity = identity_values(task.file, self.scan.metadata.specs)

@@ -38,3 +38,57 @@ def test_what_a_scan_is_asked_is_taken_as_it_is(catalog: icecore.Catalog) -> Non
     assert table.scan(limit=2**70).to_arrow().num_rows == 1
     for condition, residual in (("s LIKE '%b%'", '{"type":"not-null","term":"s"}'), ("x < 'inf'", "true")):
         assert table.scan(condition).plan().to_arrow()["residual"].to_pylist() == [residual]
+
+
+@pytest.mark.usefixtures("few_files")
+def test_letters_beyond_ascii_tell_names_apart_by_their_case(catalog: icecore.Catalog) -> None:
+    """DuckDB takes only A to Z for a to z."""
+    table = catalog.create_table("ns.é", pa.schema([("É", pa.int64()), ("é", pa.int64())]))
+    table.append([{"É": 1, "é": 2}])
+    wanted = {"É": [1], "é": [2]}
+    for sql in (
+        'SELECT * FROM "é"',
+        'SELECT "é".É, "é" FROM "é", (SELECT 7) AS "É"(x)',
+        'WITH "É" AS (FROM "é") FROM "É"',
+    ):
+        assert catalog.query(sql, namespace="ns").to_arrow().to_pydict() == wanted
+    assert table.scan().to_duckdb("t").sql("FROM t").fetchall() == [(1, 2)]
+    catalog.create_table("ns.k", pa.schema([("k", pa.int64()), ("\N{KELVIN SIGN}", pa.int64())])).append([{"k": 1}])
+    assert catalog.query("SELECT k FROM ns.k WHERE k = 1").fetchall() == [(1,)]
+
+
+STRUCT = pa.struct([("a", pa.int64()), ("A", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        'SELECT st."A" FROM ns.t',
+        'SELECT id FROM ns.t WHERE t.st."A" = 2',
+        "SELECT st['A'] FROM ns.t",
+        "SELECT l[1].A FROM ns.t",
+        "SELECT struct_extract(st, 'A') FROM ns.t",
+        "SELECT unnest(st) FROM ns.t",
+        "SELECT st.* FROM ns.t",
+        "SELECT s.st.A FROM (FROM ns.t) AS s",
+        "SELECT x.A FROM (SELECT st AS x FROM ns.v)",
+        "SELECT readable_metrics.ID.lower_bound FROM ns.ids.files",
+    ],
+)
+def test_a_field_that_differs_from_another_in_case_alone_is_not_mistaken_for_it(
+    catalog: icecore.Catalog, sql: str
+) -> None:
+    """SQL means the first of them; structs as a whole, and the first by its exact name, are right."""
+    table = catalog.create_table("ns.t", pa.schema([("id", pa.int64()), ("st", STRUCT), ("l", pa.list_(STRUCT))]))
+    table.append([{"id": 1, "st": {"a": 1, "A": 2}, "l": [{"a": 1, "A": 2}]}])
+    catalog.create_view("ns.v", "FROM ns.t")
+    catalog.create_table("ns.ids", pa.schema([("id", pa.int64()), ("ID", pa.int64())])).append([{"id": 1, "ID": 2}])
+    assert catalog.query("SELECT st.a, st FROM ns.t WHERE t.st.a = 1 AND st IS NOT NULL").fetchall() == [
+        (1, {"a": 1, "A": 2})
+    ]
+    for read in (catalog.query, lambda text: catalog.create_view("ns.w", text)):
+        with pytest.raises(ValidationError, match="differ in case alone"):
+            read(sql)
+    with pytest.raises(ValidationError, match="fields in the column st differ in case alone"):
+        table.scan().to_duckdb()
+    assert table.scan(selected_fields=("id",)).to_duckdb().sql("FROM scan").fetchall() == [(1,)]
