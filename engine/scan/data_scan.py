@@ -28,7 +28,7 @@ from icecore.engine.scan import planned_by_spark, refine_scan, scan_frames
 from icecore.engine.scan.refine_scan import checked_limit, remaking
 from icecore.engine.scan.relation.missing_files import rows_or_expiry, telling_expiry
 from icecore.engine.scan.scan_display import ScanDisplay
-from icecore.engine.spec.reserved import DELETED, select
+from icecore.engine.spec.reserved import DELETED, select, with_columns
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRefType
 from icecore.projections.plan.planner import PlannedFiles, Planner
@@ -311,10 +311,8 @@ class DataScan(ScanDisplay):
         export_plan(plan, str(folder))
 
     def _narrowest(self) -> Schema:
-        """The projection for counting rows: only what the filter needs, else one column; `_deleted` if selected."""
-        if DELETED in self.projection.fields:
-            return Schema((DELETED,), self.schema.schema_id)
-        if self.row_filter != TRUE:
+        """The projection for counting rows: only what the filter needs, or `_deleted`, else one column."""
+        if self.row_filter != TRUE or DELETED in self.projection.fields:
             return Schema((), self.schema.schema_id)
         return Schema(self.schema.fields[:1], self.schema.schema_id)
 
@@ -337,7 +335,7 @@ class DataScan(ScanDisplay):
                 return
 
     def read_tasks(self, tasks: Sequence[FileScanTask], projection: Schema) -> Iterator[pa.RecordBatch]:
-        """The selected rows of the tasks, in order, read a few files ahead; the filter's columns come too."""
+        """The selected rows of the tasks, in order, read ahead; what the filter needs and `_deleted` come too."""
         from icecore.engine.data.read.apply_deletes import DeleteCache
         from icecore.engine.data.read.read_ahead import read_ahead
 
@@ -353,7 +351,9 @@ class DataScan(ScanDisplay):
         from icecore.engine.data.arrow.row_filter import filter_batches, filter_columns
         from icecore.engine.data.read.read_tasks import read_task
 
-        columns = filter_columns(task.residual, self.schema, projection)
+        # With `_deleted` deleted rows come too, whichever columns are read.
+        more = (f for f in self.projection.fields if f == DELETED and f not in projection.fields)
+        columns = filter_columns(task.residual, self.schema, with_columns(projection, *more))
         batches = read_task(
             task,
             projection=columns,

@@ -177,10 +177,10 @@ class _Relation:
         return self.deletes.counted_rows(self.scan.storage, tasks)
 
     def missing(self) -> set[int]:
-        """The places of columns that nobody needs."""
+        """The places of columns that nobody needs; `_deleted` is read all the same, as deleted rows come with it."""
         if self.needed is None:
             return set()
-        found = {i for i, f in enumerate(self.fields) if f.field_id not in self.needed}
+        found = {i for i, f in enumerate(self.fields) if f.field_id not in self.needed and f != DELETED}
         # One column is still read, to know the number of rows.
         return found if len(found) < len(self.fields) else found - {0}
 

@@ -73,3 +73,17 @@ def test_conditions_on_metadata_columns_leave_files_out(tmp_path: Path) -> None:
         assert catalog.query("SELECT id FROM ns.t WHERE _spec_id = 1").fetchall() == []
         with pytest.raises(MissingFileError):
             catalog.query("SELECT id FROM ns.t WHERE _file <> $path", {"path": paths[1]}).fetchall()
+
+
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_deleted_rows_come_to_all_parts_of_a_query_that_names_them(tmp_path: Path, format_version: int) -> None:
+    """Also where DuckDB finds that the query needs only other columns."""
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        schema, properties = pa.schema([("id", pa.int64())]), {"write.delete.mode": "merge-on-read"}
+        table = catalog.create_table("ns.t", schema, format_version=format_version, properties=properties)
+        table.append([{"id": i} for i in range(3)])
+        table.delete("id = 1")
+        for sql in ("SELECT id, _deleted FROM ns.t", "SELECT id FROM ns.t WHERE _deleted IS NOT NULL"):
+            for columns in ("count(*)", "count(id)", "sum(id)"):
+                assert catalog.query(f"SELECT {columns} FROM ({sql})").fetchall() == [(3,)]
