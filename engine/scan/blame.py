@@ -19,6 +19,7 @@ from attrs import define, field, frozen
 from icecore.engine.common.ids import signed
 from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
+from icecore.engine.data.arrow.narrow import narrow
 from icecore.engine.data.arrow.nested import no_rows
 from icecore.engine.data.arrow.row_codes import occurrences, row_codes
 from icecore.engine.data.read.apply_deletes import DeleteCache
@@ -34,7 +35,7 @@ from icecore.engine.scan.changelog import manifests_around
 from icecore.engine.scan.data_scan import DataScan
 from icecore.engine.scan.relation.missing_files import telling_expiry
 from icecore.engine.spec.content_file import ManifestEntryStatus
-from icecore.engine.spec.reserved import LAST_UPDATED_SEQUENCE_NUMBER, LINEAGE, POS, ROW_ID, with_columns
+from icecore.engine.spec.reserved import DELETED, LAST_UPDATED_SEQUENCE_NUMBER, LINEAGE, POS, ROW_ID, with_columns
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import Operation, Snapshot
 from icecore.projections.entries.manifest_entries import rows_beside
@@ -53,7 +54,7 @@ COMMIT = pa.schema(
     ]
 )
 """The columns that tell the commit of a row, ahead of the row's own. Unless `_is_exact` it may be an earlier one."""
-_ADDED_BY, _PATH, _NUMBER = "_added_by", "_path", "_number"
+_ADDED_BY, _PATH, _NUMBER = _INTERNAL = ("__icecore_added_by", "__icecore_path", "__icecore_number")
 
 
 @frozen
@@ -97,10 +98,9 @@ class Blame:
     def to_arrow(self) -> pa.Table:
         """A row for each of the scan's, with COMMIT and then the selected columns, in the order of the files.
 
-        Raises MissingArchiveError, CorruptLogError, ValidationError for a column that has one of the names of COMMIT.
+        Raises MissingArchiveError, CorruptLogError, ValidationError as `_check_columns` does.
         """
-        if taken := sorted(set(COMMIT.names) & {f.name for f in self.scan.projection.fields}):
-            raise ValidationError(f"blame needs the names of the table's columns {taken} for its own")
+        self._check_columns()
         self._read_log()
         snapshot = self.scan.snapshot
         listed = () if snapshot is None else self.planner.list_manifests(self.state, snapshot)
@@ -109,9 +109,19 @@ class Blame:
             origins = self._origins(rows)
         told = pa.Table.from_pylist([o.row() for o in origins], schema=COMMIT)
         wanted = schema_to_arrow(self.scan.projection, with_ids=False)
-        for name in wanted.names:
-            told = told.append_column(wanted.field(name), rows[name])
+        selected = pa.Table.from_batches((narrow(b, wanted) for b in rows.to_batches()), wanted)
+        for f, column in zip(wanted, selected.columns, strict=True):
+            told = told.append_column(f, column)
         return told
+
+    def _check_columns(self) -> None:
+        """Raises ValidationError for columns with the names of COMMIT or internal ones, and for `_deleted`."""
+        taken = set(COMMIT.names) & {f.name for f in self.scan.projection.fields}
+        taken |= set(_INTERNAL) & {f.name for f in self.scan.schema.fields}
+        if taken:
+            raise ValidationError(f"blame needs the names of the table's columns {sorted(taken)} for its own")
+        if DELETED in self.scan.projection.fields:
+            raise ValidationError(f"blame has no {DELETED.name!r}: it is of the rows that are there")
 
     def _read_log(self) -> None:
         store, state = self.planner.repository.store, self.state
@@ -125,7 +135,10 @@ class Blame:
 
     @property
     def _read_schema(self) -> Schema:
-        return with_columns(self.scan.schema, *LINEAGE, POS)
+        """The columns of the table, those that rows are followed by, and selected metadata columns."""
+        own, always = self.scan.schema.field_ids, (*LINEAGE, POS)
+        more = (f for f in self.scan.projection.fields if f.field_id not in own and f not in always)
+        return with_columns(self.scan.schema, *always, *more)
 
     @property
     def _reader(self) -> ChangedRowsReader:

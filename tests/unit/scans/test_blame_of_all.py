@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from core_tables import make_table, pyiceberg_catalog, rows
 
@@ -96,6 +97,24 @@ def test_a_table_may_not_have_the_names_of_blame(catalog: icecore.Catalog) -> No
     with pytest.raises(ValidationError, match=r"\['_message'\]"):
         table.blame()
     assert table.blame(selected_fields=["id"]).num_rows == 0
+
+
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_what_is_selected_is_what_a_scan_selects(catalog: icecore.Catalog, format_version: int) -> None:
+    """Fields of structs and metadata columns too, of a table with odd names; but no deleted rows."""
+    kinds = [("id", pa.int64()), ("st", pa.struct([("a", pa.int64()), ("b", pa.string())]))]
+    kinds += [(n, pa.string()) for n in ("_path", "_added_by", "_number")]
+    table = catalog.create_table("ns.t", pa.schema(kinds), format_version=format_version, partition_spec=["id"])
+    odd = {"_path": "p", "_added_by": "a", "_number": "n"}
+    table.append([{"id": 1, "st": {"a": 1, "b": "x"}, **odd}, {"id": 1, "st": None, **odd}])
+    table.append([{"id": 2, "st": {"a": 2, "b": "y"}, **odd}])
+    table.overwrite([{"id": 1, "st": {"a": 1, "b": "x"}, **odd}], "id = 1")
+    for selected in (("st.a",), ("_file", "st.b", "_pos"), ("_spec_id", "_partition", "_path"), ("*", "_file"), ()):
+        scan, found = table.scan(selected_fields=selected), table.blame(selected_fields=selected)
+        assert found.select([f.name for f in scan.projection.fields]).equals(scan.to_arrow())
+        assert found["_is_exact"].to_pylist() == [True, True]
+    with pytest.raises(ValidationError, match="blame has no '_deleted'"):
+        table.blame(selected_fields=("id", "_deleted"))
 
 
 def test_of_all_else(catalog: icecore.Catalog, warehouse: Path) -> None:
