@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeAlias
 
 from attrs import define, field, frozen
@@ -159,15 +159,17 @@ def check_no_cycle(path: tuple[Identifier, ...], identifier: Identifier) -> None
         raise ValidationError(f"the view {name_text(identifier)} reads itself: {way}")
 
 
-def shortened(column: Identifier, tables: Iterable[Identifier]) -> Identifier:
+def shortened(
+    column: Identifier, tables: Iterable[Identifier], lower: Callable[[str], str] = ascii_lower
+) -> Identifier:
     """A column's name where tables are known by the last part of theirs: `events.id` for `ns.events.id`.
 
-    Other dots in it, those of struct fields, stay.
+    Other dots in it, those of struct fields, stay. Names are the same where `lower` makes them so.
     """
-    lower = tuple(map(ascii_lower, column))
+    wanted = tuple(map(lower, column))
     for parts in tables:
         for start in range(len(parts) - 1):
-            name = tuple(map(ascii_lower, parts[start:]))
-            if lower[: len(name)] == name and len(column) > len(name):
+            name = tuple(map(lower, parts[start:]))
+            if wanted[: len(name)] == name and len(column) > len(name):
                 return column[len(name) - 1 :]
     return column

@@ -155,7 +155,7 @@ def _doubled(text: str) -> str:
 def _shortened(column: exp.Column, tables: list[Identifier]) -> Iterator[_Splice]:
     """The change of `ns.t.id` to `t.id`, since the table is known by its last name alone."""
     parts = column.parts
-    dropped = len(parts) - len(shortened(tuple(p.name for p in parts), tables))
+    dropped = len(parts) - len(shortened(tuple(p.name for p in parts), tables, str.lower))
     if dropped and not is_in_hint(column) and all("start" in p.meta for p in parts[: dropped + 1]):
         yield _Splice(parts[0].meta["start"], parts[dropped].meta["start"], "")
 
