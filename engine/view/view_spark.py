@@ -116,7 +116,7 @@ def is_in_hint(node: exp.Expression) -> bool:
 
 def _shorten(column: exp.Column, tables: Iterable[Identifier]) -> None:
     parts = column.parts
-    kept = shortened(tuple(p.name for p in parts), tables)
+    kept = shortened(tuple(p.name for p in parts), tables, str.lower)
     for key in ("catalog", "db", "table")[: 4 - len(kept)]:
         column.set(key, None)
     for key, part in zip(("this", "table", "db"), reversed(parts[-len(kept) :]), strict=False):
@@ -170,11 +170,44 @@ def _column(name: str, found: DataType, wanted: DataType, owner: str) -> Column:
     from icecore.engine.spark.pyspark_api import functions as F
     from icecore.engine.spark.spark_sql_text import quote
 
-    column = F.col(quote(name))
+    column, found, wanted = F.col(quote(name)), _nullable(found), _nullable(wanted)
     if found == wanted:
         return column.alias(name)
     cast = column.cast(wanted)
-    if "<" not in wanted.simpleString():
+    if "variant" not in wanted.simpleString():
         what = f"{owner}: a value of column {name!r} has no equal as {wanted.simpleString()}, replace the view"
-        cast = F.when(cast.cast(found).eqNullSafe(column), cast).otherwise(F.raise_error(F.lit(what)))
+        is_equal = _comparable(cast.cast(found), found).eqNullSafe(_comparable(column, found))
+        cast = F.when(is_equal, cast).otherwise(F.raise_error(F.lit(what)))
     return cast.alias(name)
+
+
+def _nullable(t: DataType) -> DataType:
+    """The type with nulls in all that is nested in it: Spark casts to no other."""
+    from icecore.engine.spark.pyspark_api import types as T
+
+    match t:
+        case T.StructType():
+            return T.StructType([T.StructField(f.name, _nullable(f.dataType)) for f in t])
+        case T.ArrayType():
+            return T.ArrayType(_nullable(t.elementType))
+        case T.MapType():
+            return T.MapType(_nullable(t.keyType), _nullable(t.valueType))
+        case _:
+            return t
+
+
+def _comparable(value: Column, t: DataType) -> Column:
+    """The value with lists of entries in place of its maps, which Spark does not compare."""
+    from icecore.engine.spark.pyspark_api import functions as F
+    from icecore.engine.spark.pyspark_api import types as T
+
+    match t:
+        case T.StructType() if "map<" in t.simpleString():
+            return F.struct(*(_comparable(value.getField(f.name), f.dataType) for f in t))
+        case T.ArrayType(elementType=inner) if "map<" in t.simpleString():
+            return F.transform(value, lambda element: _comparable(element, inner))
+        case T.MapType(valueType=inner):
+            entries = F.map_entries(value)
+            return F.transform(entries, lambda e: F.struct(e["key"], _comparable(e["value"], inner)))
+        case _:
+            return value

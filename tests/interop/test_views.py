@@ -128,6 +128,28 @@ def test_v1_spark_never_rounds_a_value_to_the_type_of_the_schema(catalog: icecor
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("[{0}::DOUBLE, NULL]", pa.list_(pa.float32())),
+        ("{{'a': {0}::DOUBLE}}", pa.struct([("a", pa.float32())])),
+        ("[{{'m': MAP(['k'], [{0}::DOUBLE])}}]", pa.list_(pa.struct([("m", pa.map_(pa.string(), pa.float32()))]))),
+    ],
+)
+def test_v1_spark_refuses_a_value_without_an_equal_at_any_depth(
+    catalog: icecore.Catalog, spark: Any, value: str, kind: pa.DataType
+) -> None:
+    schema = pa.schema([("x", kind)])
+    fits = catalog.create_view("ns.fits", f"SELECT {value.format('0.5')} AS x", schema=schema)
+    assert len(spark_rows(fits, spark)) == len(duckdb_rows(fits)) == 1
+    view = catalog.create_view("ns.v", f"SELECT {value.format('0.1')} AS x", schema=schema)
+    with pytest.raises(Exception, match="no equal as"):
+        view.to_spark(spark).collect()
+    with pytest.raises(ValidationError, match="no equal as float"):
+        view.to_arrow()
+
+
+@pytest.mark.spark
 def test_spark_says_what_is_wrong_with_a_view(catalog: icecore.Catalog, events: icecore.Table, spark: Any) -> None:
     view = catalog.create_view("ns.a", "SELECT id FROM events")
     catalog.create_view("ns.b", "SELECT id FROM a")
