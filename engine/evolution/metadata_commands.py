@@ -142,7 +142,7 @@ def properties_for_schema(metadata: TableMetadata, schema: Schema) -> tuple[dict
 
 
 def mapped_names(schema: Schema) -> ChangeMetadata:
-    """Maps the names that a schema has, and those that its fields and new ones have by then; only if none are mapped."""
+    """Maps the names of a schema, and those that its fields and new ones have by then, unless some are mapped."""
 
     def updates_for(metadata: TableMetadata) -> Updates:
         if NAME_MAPPING.name in metadata.properties:

@@ -289,7 +289,6 @@ class _Opposite:
         before = namespaces.get(name, {})
         match change:
             case NamespaceCreated(properties=properties):
-
                 back, stays_implied = NamespaceDropped(name), is_implied_by(namespaces, name)
 
                 def unchanged() -> None:

@@ -79,9 +79,7 @@ def _undrop(repository: Repository, stream: str, name: Identifier) -> Part:
     return NameGivenBack(name_of_drop(drop), kind, drop.position, name)
 
 
-def namespace_parts(
-    now: Properties, wanted: Properties, then: Collection[Identifier]
-) -> tuple[list[Part], list[Part]]:
+def namespace_parts(now: Properties, wanted: Properties, then: Collection[Identifier]) -> tuple[list[Part], list[Part]]:
     """The parts that come before those of tables, parents first, and the drops that come after them, parents last.
 
     One that is to go stays implied if it was so by those of `then`.

@@ -147,9 +147,10 @@ class ExpireSnapshots(OnceInBlock):
         return self.by_ids([snapshot_id])
 
     def by_ids(self, snapshot_ids: Iterable[int]) -> ExpireSnapshots:
-        """Expires these snapshots; where only ids are given, no other ones."""
+        """Expires these snapshots; where only ids are given, no other ones. Raises ValidationError."""
         self._check_open()
-        self._expiry = evolve(self._expiry, snapshot_ids=self._expiry.snapshot_ids | set(snapshot_ids))
+        ids = {checked_number(i, "a snapshot id") for i in snapshot_ids}
+        self._expiry = evolve(self._expiry, snapshot_ids=self._expiry.snapshot_ids | ids)
         return self
 
     def older_than(self, when: TimestampLike) -> ExpireSnapshots:

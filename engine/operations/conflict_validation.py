@@ -127,7 +127,8 @@ class Check:
         """Checks that the data files are still there, and that no delete was added for them since.
 
         `replacing` are the files that take their place, after their sequence number. Equality deletes after it don't
-        matter if they apply to all of these too, by their partition. `vectors` says that the commit replaces their deletion vectors: a rewrite of these matters then.
+        matter if they apply to all of these too, by their partition. `vectors` says that the commit replaces their
+        deletion vectors: a rewrite of these matters then.
         """
         if not self.is_needed or not paths:
             return

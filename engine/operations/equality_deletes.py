@@ -102,8 +102,8 @@ def only_while_one_spec(
     def updates_for(now: TableMetadata) -> list[TableUpdate]:
         if now.specs.keys() != {spec_id}:
             raise ConflictingCommitsError(
-                f"{name_text(table)}: keys were deleted in partitions of spec {spec_id} while it was the only one; there "
-                f"are {sorted(now.specs)} now, so they have to be deleted again"
+                f"{name_text(table)}: keys were deleted in partitions of spec {spec_id} while it was the only one; now "
+                f"there are {sorted(now.specs)}, so they have to be deleted again"
             )
         return []
 

@@ -133,11 +133,11 @@ class ChangesSince:
         )
 
     def deletes_for(self, paths: Collection[str]) -> list[ChangedFile]:
-        """The data files among these whose delete files changed, by the rules of scan planning, and those' partitions."""
+        """The data files among these whose delete files changed, by the rules of scan planning, and by whom."""
         return self._files(self._deletes_for(paths))
 
     def deletes_around(self, number: int, paths: Collection[str]) -> tuple[list[ChangedFile], list[ChangedFile]]:
-        """What `deletes_for` gives, without equality deletes after a sequence number, and those."""
+        """The changes that `deletes_for` gives without equality deletes after a sequence number, and those by them."""
         found = self._deletes_for(paths, str(number))
         if not found.num_rows:
             return [], []

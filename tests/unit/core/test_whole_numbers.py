@@ -66,6 +66,7 @@ def test_snapshot_ids_of_numpy_are_ids(lake: icecore.Catalog) -> None:
         lambda lake, wrong: lake.revert(wrong),
         lambda lake, wrong: lake.archive(before=wrong),
         lambda lake, wrong: lake.forget_text("zoe", positions=[wrong]),
+        lambda lake, wrong: lake.load_table("ns.t").maintenance.expire_snapshots().by_ids([1, wrong]),
     ],
 )
 def test_what_is_no_whole_number_is_refused(

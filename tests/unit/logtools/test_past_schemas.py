@@ -56,9 +56,7 @@ def test_partition_values_of_a_spec_that_was_removed(catalog: icecore.Catalog, k
     assert catalog.find_value(47114711, table="ns.t", column="city").places[: len(before.places)] == before.places
     of_another = {int(p.where) for p in catalog.find_value(47114711, table="ns.t", column="id").places}
     kinds = {e.position: e.kind for e in store_of(catalog).events()}
-    assert {kinds[position] for position in of_another} == {TABLE_FILES_DELETED}, (
-        "paths have city=47114711"
-    )
+    assert {kinds[position] for position in of_another} == {TABLE_FILES_DELETED}, "paths have city=47114711"
     assert {p.kind for p in catalog.find_value(47114711).places} >= {"bounds"}
     with pytest.raises(ValidationError, match="'city' is identity of 'city'"):
         table.forget(columns=["city"])

@@ -92,7 +92,7 @@ def test_sp5_a_partition_is_the_same_after_a_promotion(catalog: icecore.Catalog,
 def test_sp6_keys_are_deleted_whatever_spec_came_meanwhile_or_not_at_all(
     catalog: icecore.Catalog, spec: list[str] | None
 ) -> None:
-    """Files that another commit wrote by a new spec would keep rows that were to be deleted in partitions of the old."""
+    """Files that another commit wrote by a new spec would keep rows that were to be deleted in old partitions."""
     table = make_table(catalog, partition_spec=spec)
     table.append(rows(1, 2))
     transaction, other = table.transaction(), catalog.load_table("ns.t")

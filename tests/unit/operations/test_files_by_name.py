@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from attrs import evolve
 from core_tables import ids_of, make_table, peer_ids, respec, rows
@@ -44,7 +46,7 @@ def test_c2_sp6_later_equality_deletes_must_apply_to_all_files_of_a_rewrite(cata
     other, base = rewritten(table, "id = 1"), table.current_snapshot()
     assert base is not None
     table.row_delta((), deletes)
-    kept = {"base_snapshot_id": base.snapshot_id, "data_sequence_number": base.sequence_number}
+    kept: dict[str, Any] = {"base_snapshot_id": base.snapshot_id, "data_sequence_number": base.sequence_number}
     with pytest.raises(ConflictingCommitsError, match="got or lost deletes"):
         table.rewrite_files(*other, **kept)
     table.rewrite_files(*same, **kept)
