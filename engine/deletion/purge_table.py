@@ -65,8 +65,8 @@ def purge_dropped(
 ) -> Purged:
     """Purges the table that was dropped at `position`, or else last; in a purged one it searches for files again.
 
-    Raises NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError where another engine's
-    commit to the table is not in the log, ReusedKeyError, StorageError and CorruptFileError where the references of
+    Raises NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError where another engine's row
+    that is not in the log may be the table, ReusedKeyError, StorageError and CorruptFileError where the references of
     other tables can't be read; no file was deleted then.
     """
     repository.check_writable()
@@ -117,8 +117,13 @@ class PurgePlan:
 
     @classmethod
     def of(cls, repository: Repository, state: TableState) -> PurgePlan:
-        """The plan for a table. Raises ValidationError where `gc.enabled` is false, StorageError, CorruptFileError."""
+        """The plan for a table.
+
+        Raises ValidationError where `gc.enabled` is false, ForeignCommitError where another engine's row that is not
+        in the log may be the table, StorageError, CorruptFileError.
+        """
         check_gc(state.metadata)
+        repository.foreign.check_purged(state)
         found = files_of_table(repository, state)
         storage = repository.storage_of(state)
         candidates = Candidates((f.location for f in found.files), LocationIndex(storage))
@@ -148,6 +153,7 @@ class PurgePlan:
         """
         self.marking.mark_new()
         before = check()
+        repository.foreign.check_purged(before)
         if len(self._going()) != len(going.files):
             going = self.deletion()
         if not going.files and before.purged_at is not None:

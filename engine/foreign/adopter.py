@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import ForbiddenLocationError, ForeignCommitError, IcecoreError, name_text
+from icecore.engine.errors import ForeignCommitError, IcecoreError, name_text
 from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
 from icecore.engine.foreign.adoption import AdoptionContext, AdoptionRun, CheckTaken, Problem
-from icecore.engine.foreign.foreign_commits import RESOLVE, next_version_file, take_in_versions
+from icecore.engine.foreign.foreign_commits import is_same_table, next_version_file, take_in_versions
 from icecore.engine.foreign.foreign_differences import differences_trusted, true_namespaces
+from icecore.engine.foreign.foreign_metadata import read_foreign
 from icecore.engine.foreign.foreign_names import take_in_names
 from icecore.engine.foreign.foreign_namespaces import take_in_gone, take_in_made
 from icecore.engine.foreign.foreign_rows import ForeignRows
@@ -163,6 +164,21 @@ class Adopter:
                 f"the log ends at {found.logged_location}"
             )
 
+    def check_purged(self, state: TableState) -> None:
+        """Raises ForeignCommitError where a row that is not taken in may be of a table whose files are to go."""
+        for d in self.rows.differences():
+            if d.row_location is not None and not d.is_view and self._may_be(state, d.row_location):
+                raise ForeignCommitError(
+                    f"{name_text(state.identifier)}: {name_text(d.identifier)} in iceberg_tables, which the log could "
+                    f"not take in, may be the same table: {d.row_location}"
+                )
+
+    def _may_be(self, state: TableState, location: str) -> bool:
+        try:
+            return is_same_table(state.metadata, read_foreign(location, self.context.storage_of(state)).metadata)
+        except IcecoreError:
+            return True
+
     def check_namespaces(self) -> None:
         """Raises ForeignCommitError where another engine changed a namespace; inside of the write lock."""
         if found := self.rows.namespaces():
@@ -200,22 +216,26 @@ class Adopter:
     # Taking in
 
     def _adopt(self, suspects: tuple[str, ...]) -> tuple[Problem, ...]:
-        """Adopts all that can be in one transaction. A table that fails is left out, and the others are tried again."""
+        """Adopts all that can be in one transaction; what fails is left out.
+
+        Where that is found only as files are written, the others are tried again, in at most MAX_ROUNDS rounds. Raises
+        the last error where there are more such failures.
+        """
         failed: list[Problem] = []
-        for _ in range(MAX_ROUNDS):
-            adoption = AdoptionRun(self.context)
+        while True:
+            left_out = {p.identifier for p in failed}
+            adoption = AdoptionRun(self.context, set(left_out))
             try:
                 with self.context.store.write() as transaction:
                     adoption.begin(transaction)
-                    _take_in(adoption, suspects, {p.identifier for p in failed})
+                    _take_in(adoption, suspects)
             except IcecoreError as e:
-                if adoption.current is None or adoption.current in {p.identifier for p in failed}:
+                if adoption.current is None or adoption.current in left_out or len(failed) == MAX_ROUNDS:
                     raise
-                failed.append(Problem(adoption.current, adoption.current_stream, _told(adoption.current, e)))
+                failed.append(Problem.of(adoption.current, adoption.current_stream, e))
                 continue
             adoption.finish()
             return (*failed, *adoption.problems)
-        return tuple(failed)
 
     def _read_only(self) -> tuple[Problem, ...]:
         out = []
@@ -236,7 +256,7 @@ class Adopter:
                 warnings.warn(problem.text, ForeignCommitWarning, stacklevel=5)
 
 
-def _take_in(adoption: AdoptionRun, suspects: Iterable[str], left_out: Collection[Identifier]) -> None:
+def _take_in(adoption: AdoptionRun, suspects: Iterable[str]) -> None:
     """Appends the events, in an order in which each is possible, and moves the projections.
 
     `suspects` are streams of file system tables whose folder may hold a new version. Raises the error of
@@ -245,15 +265,9 @@ def _take_in(adoption: AdoptionRun, suspects: Iterable[str], left_out: Collectio
     namespaces = true_namespaces(adoption)
     for namespace in namespaces:
         take_in_made(adoption, namespace)
-    take_in_names(adoption, differences_trusted(adoption, left_out))
+    take_in_names(adoption, *differences_trusted(adoption))
     for namespace in namespaces:
         take_in_gone(adoption, namespace)
     for stream in suspects:
-        take_in_versions(adoption, stream, left_out)
+        take_in_versions(adoption, stream)
     adoption.advance()
-
-
-def _told(identifier: Identifier, error: IcecoreError) -> str:
-    if not isinstance(error, ForbiddenLocationError):
-        return str(error)
-    return f"{name_text(identifier)}: what another engine committed is not taken in: {error}; {RESOLVE}"

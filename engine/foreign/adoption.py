@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import name_text
+from icecore.engine.errors import ForbiddenLocationError, IcecoreError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event, Provenance
 from icecore.engine.events.files_of_others import GivenFile
@@ -17,6 +18,7 @@ from icecore.engine.events.namespace_events import NamespaceCreated, NamespaceEv
 from icecore.engine.foreign.foreign_manifests import append_keeping, files_between
 from icecore.engine.foreign.foreign_metadata import UNKNOWN_ENGINE, ForeignFile, adopted_by, adoption_payload
 from icecore.engine.foreign.foreign_rows import ForeignRows
+from icecore.engine.log.lock.roll_back import taken_back_alone
 from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import EventStore, WriteTransaction
 from icecore.engine.metadata.fold import TableState, fold
@@ -27,6 +29,7 @@ from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.file_follower import FileFollower
 from icecore.projections.files.version_claims import Claim
 
+RESOLVE = "resolve() with keep='log' or keep='foreign' says which of the two goes on"
 _FIRST = (ev.TABLE_REGISTERED,)
 
 
@@ -67,15 +70,24 @@ class Problem:
     is_damage: bool = False
     """Whether the read models differ from the log itself, so that nothing says what another engine did; rebuild."""
 
+    @classmethod
+    def of(cls, identifier: Identifier, stream: str | None, error: IcecoreError) -> Problem:
+        """The problem of a name that an error keeps from being taken in."""
+        name = name_text(identifier)
+        if isinstance(error, ForbiddenLocationError):
+            return cls(identifier, stream, f"{name}: what another engine committed is not taken in: {error}; {RESOLVE}")
+        return cls(identifier, stream, f"{name}: {str(error).removeprefix(f'{name}: ')}")
+
 
 @define
 class AdoptionRun:
     """One run: the events, the states of tables after them, and the problems.
 
-    `current` is what was being taken in when an error was raised.
+    `current` is what was being taken in when an error was raised, `left_out` are names that can't be taken in.
     """
 
     context: AdoptionContext
+    left_out: set[Identifier] = field(factory=set)
     problems: list[Problem] = field(factory=list)
     current: Identifier | None = None
     current_stream: str | None = None
@@ -105,6 +117,25 @@ class AdoptionRun:
     def problem(self, identifier: Identifier, stream: str | None, text: str) -> None:
         """Notes a commit that can't be adopted."""
         self.problems.append(Problem(identifier, stream, f"{name_text(identifier)}: {text}"))
+
+    def failed(self, identifier: Identifier, stream: str | None, error: IcecoreError) -> None:
+        """Notes a name that can't be taken in because of an error, once."""
+        if identifier not in self.left_out:
+            self.left_out.add(identifier)
+            self.problems.append(Problem.of(identifier, stream, error))
+
+    @contextlib.contextmanager
+    def attempt(self, identifier: Identifier, stream: str | None) -> Iterator[None]:
+        """A part of the run that is taken back alone where it fails, which is noted as a problem."""
+        self.at(identifier, stream)
+        after, problems = dict(self._after), len(self.problems)
+        try:
+            with _part_of(self._transaction):
+                yield
+        except IcecoreError as e:
+            self._after = after
+            del self.problems[problems:]
+            self.failed(identifier, stream, e)
 
     def damaged(self, identifier: Identifier, stream: str | None) -> None:
         """Notes read models that differ from the log itself."""
@@ -188,3 +219,16 @@ class AdoptionRun:
         self.context.check_taken(state, evolve(state, metadata=file.metadata))
         storage = self.context.storage_of(state)
         return files_between(self.context.models, state.stream, base, file.metadata, storage)
+
+
+@contextlib.contextmanager
+def _part_of(transaction: WriteTransaction) -> Iterator[None]:
+    """A context in which an error takes back the events that were appended in it."""
+    head, number, transaction_id = transaction.head, len(transaction.events), transaction.transaction_id
+    try:
+        with taken_back_alone(transaction.store.connection()):
+            yield
+    except BaseException:
+        del transaction.events[number:]
+        transaction.head, transaction.transaction_id = head, transaction_id
+        raise

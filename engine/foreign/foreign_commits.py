@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.location import is_same_file
-from icecore.engine.foreign.adoption import AdoptionRun
+from icecore.engine.foreign.adoption import RESOLVE, AdoptionRun
 from icecore.engine.foreign.foreign_metadata import ForeignFile, chain_from, read_foreign
 from icecore.engine.foreign.foreign_rows import Difference
 from icecore.engine.foreign.register import metadata_version
@@ -15,8 +12,6 @@ from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.version_claims import Claim
 from icecore.projections.files.version_files import version_after
-
-RESOLVE = "resolve() with keep='log' or keep='foreign' says which of the two goes on"
 
 
 def take_in_commit(adoption: AdoptionRun, d: Difference) -> None:
@@ -47,15 +42,20 @@ def take_in_commit(adoption: AdoptionRun, d: Difference) -> None:
         state = adoption.adopt(state, each, chain.skipped if index == 0 else ())
 
 
-def take_in_versions(adoption: AdoptionRun, stream: str, left_out: Collection[Identifier]) -> None:
+def take_in_versions(adoption: AdoptionRun, stream: str) -> None:
     """Adopts versions that another writer made in the folder of a file system table, one after another.
 
     A version of a commit of ours that never got into the log is adopted with that commit's id and provenance.
     """
     state = adoption.latest(stream)
-    if state.dropped or state.identifier in left_out:
+    if state.dropped or state.identifier in adoption.left_out:
         return
-    adoption.at(state.identifier, stream)
+    with adoption.attempt(state.identifier, stream):
+        _take_in_versions(adoption, state)
+
+
+def _take_in_versions(adoption: AdoptionRun, state: TableState) -> None:
+    stream = state.stream
     adoption.context.files.materializer.settle_claim(stream)
     claim = adoption.context.files.materializer.claim_of(stream)
     storage = adoption.context.storage_of(state)

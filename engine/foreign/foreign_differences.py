@@ -6,9 +6,8 @@ is a problem, never an event.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from icecore.engine.common.identifiers import Identifier
+from icecore.engine.errors import IcecoreError
 from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
 from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_rows import Difference, NamespaceDifference
@@ -32,15 +31,17 @@ def true_namespaces(adoption: AdoptionRun) -> list[NamespaceDifference]:
     return out
 
 
-def differences_trusted(adoption: AdoptionRun, left_out: Collection[Identifier]) -> list[Difference]:
-    """The names that differ and whose read model agrees with the log, except those in `left_out`."""
-    out = []
+def differences_trusted(adoption: AdoptionRun) -> tuple[list[Difference], list[Difference]]:
+    """The names that differ and whose read model agrees with the log, and those of which that can't be told."""
+    out, unknown = list[Difference](), list[Difference]()
     for d in adoption.context.rows.differences():
-        if d.identifier not in left_out:
-            adoption.at(d.identifier, d.stream)
+        try:
             if _is_true(adoption, d):
                 out.append(d)
-    return out
+        except IcecoreError as e:
+            adoption.failed(d.identifier, d.stream, e)
+            unknown.append(d)
+    return out, unknown
 
 
 def _is_true(adoption: AdoptionRun, d: Difference) -> bool:

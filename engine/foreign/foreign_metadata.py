@@ -138,8 +138,8 @@ def read_foreign_view(location: str, storage: Storage) -> tuple[bytes, ViewMetad
     data = storage.read_bytes(location, MOST_BYTES_OF_METADATA)
     try:
         return data, ViewMetadata.from_json(data)
-    except UnsupportedFormatVersionError:
-        raise
+    except UnsupportedFormatVersionError as e:
+        raise UnsupportedFormatVersionError(f"{location}: {e}") from e
     except ValidationError as e:
         raise CorruptFileError(f"{location}: {e}") from e
 

@@ -19,7 +19,8 @@ class Difference:
     """One table or view that the log and `iceberg_tables` tell differently.
 
     `logged_location` is what the log published last, `row_location` what the row says: None where it is gone. `stream`
-    is None where the log knows no such name. `previous` is what the row's writer says to have replaced.
+    is None where the log knows no such name. `previous` is what the row's writer says to have replaced, and `is_view`
+    what the row holds; where it does not say that, what the log has.
     """
 
     identifier: Identifier
@@ -84,7 +85,7 @@ class ForeignRows:
                 r["known"],
                 r["shared"],
                 r["previous"],
-                r["kind"] == "view" or (r["stream"] is None and (r["iceberg_type"] or "").upper() == VIEW_TYPE),
+                (r["iceberg_type"] or r["kind"] or "").upper() == VIEW_TYPE,
             )
             for r in self._store.rows(FOREIGN, query_name, catalog=self._catalog, **parameters)
         ]

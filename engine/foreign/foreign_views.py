@@ -50,17 +50,15 @@ def take_in_view_commit(adoption: AdoptionRun, d: Difference) -> None:
     _append(adoption, d.stream, ev.VIEW_ADOPTED, view_adoption_payload(state, d.row_location, data, metadata))
 
 
-def is_same_view(adoption: AdoptionRun, stream: str, location: str) -> bool:
-    """Whether a metadata file is of the view that a stream is about."""
-    state = adoption.context.views.state_at(stream)
-    _, metadata = read_foreign_view(location, adoption.context.storage)
-    return state is not None and metadata.view_uuid.lower() == state.metadata.view_uuid.lower()
-
-
 def _append(adoption: AdoptionRun, stream: str, kind: str, payload: Mapping[str, Any]) -> None:
     before = adoption.context.views.state_at(stream)
     event, _ = adoption.append(stream, kind, payload, Provenance(None, UNKNOWN_ENGINE))
     adoption.context.check_taken(before, evolve_view(before, event))
+    follow_view(adoption, stream)
+
+
+def follow_view(adoption: AdoptionRun, stream: str) -> None:
+    """Writes the files of a view's events, and moves its pointer, inside of the transaction. Raises StorageError."""
     store = adoption.context.store
     head = store.row(MODELS, "get_head", stream=stream)
     done = 0 if head is None else head["materialized_version"]

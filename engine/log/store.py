@@ -27,7 +27,7 @@ from icecore.engine.errors import (
 from icecore.engine.events.event import SCHEMA_VERSION, Event, Provenance, canonical
 from icecore.engine.events.keyed_request import KeyedRequest, keyed_request
 from icecore.engine.events.relocation import Relocation, Relocations
-from icecore.engine.log.lock.roll_back import roll_back
+from icecore.engine.log.lock.roll_back import roll_back, taken_back_alone
 from icecore.engine.log.lock.write_groups import Following, QueuedWrite, WriteGroups
 from icecore.engine.log.reader import EVENTS, LAST_POSITION, EventReader, Head
 from icecore.engine.log.request_keys import CARRIED_OUT, RequestKeys
@@ -250,16 +250,13 @@ class EventStore(EventReader):
     def _write_beside(self, part: QueuedWrite, write: Callable[[Callable[[WriteTransaction], Any]], Any]) -> None:
         """Writes a part after others. An error takes back this part alone, unless SQLite rolled back them all."""
         connection = self.connection()
-        connection.execute(query(SETTINGS, "begin_part"))
         try:
-            with self._translated("write"), self._not_of_the_log():
+            with taken_back_alone(connection), self._translated("write"), self._not_of_the_log():
                 part.run(write)
         except BaseException as e:
             part.error = e
             if not connection.in_transaction:
                 raise StorageError(f"{self.path}: the transaction was rolled back: {e}") from e
-            connection.execute(query(SETTINGS, "rollback_part"))
-        connection.execute(query(SETTINGS, "end_part"))
 
     @contextlib.contextmanager
     def _begun(self, events: Sequence[Event], *, keep: bool = True) -> Iterator[None]:
