@@ -34,20 +34,28 @@ def take_in_view(adoption: AdoptionRun, identifier: Identifier, location: str) -
 
 
 def take_in_view_commit(adoption: AdoptionRun, d: Difference) -> None:
-    """Adopts a commit to a view: without a metadata log, the same view made from our version follows it (V1)."""
+    """Adopts a commit to a view: without a metadata log, the same view made from our file follows it (V1).
+
+    So does one that has our current version still: then commits between were missed, the last of which is noted.
+    """
     assert d.stream is not None and d.row_location is not None, "the caller checked"
     state = adoption.context.views.state_at(d.stream)
     assert state is not None, "a view with a name has events"
     data, metadata = read_foreign_view(d.row_location, adoption.context.storage)
-    follows = is_same_file(d.logged_location, d.previous) and state.metadata_location == d.logged_location
-    if metadata.view_uuid.lower() != state.metadata.view_uuid.lower() or not follows:
+    is_same = metadata.view_uuid.lower() == state.metadata.view_uuid.lower()
+    is_next = is_same_file(d.logged_location, d.previous)
+    follows = is_next or state.metadata.current_version() in metadata.versions
+    if not (is_same and follows and state.metadata_location == d.logged_location):
         text = (
             f"another engine committed {d.row_location} to a view, which does not follow {d.logged_location}, where "
             f"the log ends"
         )
         adoption.problem(d.identifier, d.stream, text)
         return
-    _append(adoption, d.stream, ev.VIEW_ADOPTED, view_adoption_payload(state, d.row_location, data, metadata))
+    payload = view_adoption_payload(state, d.row_location, data, metadata)
+    if d.previous is not None and not is_next:
+        payload["skipped"] = [d.previous]
+    _append(adoption, d.stream, ev.VIEW_ADOPTED, payload)
 
 
 def _append(adoption: AdoptionRun, stream: str, kind: str, payload: Mapping[str, Any]) -> None:

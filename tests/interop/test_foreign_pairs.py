@@ -207,6 +207,23 @@ def test_a_name_that_changes_its_kind(catalog: icecore.Catalog, tmp_path: Path, 
     assert catalog.verify().problems == ()
 
 
+def test_two_commits_to_a_view_between_two_looks(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """The last one is taken in, and the event names the file that was missed; without our version it is a conflict."""
+    view = catalog.create_view("ns.v", "SELECT 1 AS a")
+    first, second = (another(view.metadata_location, tmp_path, properties={"k": k}) for k in "12")
+    commit = "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ? WHERE table_name = 'v'"
+    change_rows(catalog, (commit, (second, first)))
+    assert catalog.load_view("ns.v").properties["k"] == "2"
+    *_, last = store_of(catalog).events()
+    assert (last.kind, last.payload["skipped"]) == (ev.VIEW_ADOPTED, [first])
+    versions = [v | {"version-id": 7} for v in json.loads(local(second).read_text())["versions"]]
+    log = [{"version-id": 7, "timestamp-ms": versions[0]["timestamp-ms"]}]
+    lost = another(second, tmp_path, **{"versions": versions, "current-version-id": 7, "version-log": log})
+    change_rows(catalog, (commit, (lost, first)))
+    with pytest.warns(ForeignCommitWarning, match="does not follow"):
+        assert catalog.load_view("ns.v").properties["k"] == "2"
+
+
 def test_views_that_change_places_keep_their_histories(catalog: icecore.Catalog) -> None:
     """Another engine exchanges two names and gives a third view a new one: three are renamed, none is made anew."""
     views = {name: catalog.create_view(f"ns.{name}", f"SELECT {i} AS a") for i, name in enumerate("uvw")}
