@@ -25,7 +25,7 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.carried_entries import live_entries
-from icecore.projections.files.metadata_cleanup import DELETED, FORGOTTEN
+from icecore.projections.files.metadata_cleanup import deleted_metadata
 from icecore.projections.files.version_files import version_after
 from icecore.projections.files.version_hint import VERSION_HINT
 from icecore.projections.inspect.reachable_files import files_beside_snapshots, files_of_snapshots, needed_files
@@ -185,12 +185,9 @@ class Marking:
         repository = self._repository
         state = repository.state(self._stream)
         storage = repository.storage_of(state)
-        rows = repository.store.rows(MODELS, "files_of", stream=self._stream)
-        kinds = (FORGOTTEN, DELETED)
-        deleted = [
-            r for k in kinds for r in repository.store.rows(MODELS, "files_of_kind", stream=self._stream, kind=k)
-        ]
-        known = {r["location"] for r in (*rows, *deleted)} | {e.metadata_file for e in state.metadata.metadata_log}
+        rows = repository.store.rows(MODELS, "all_files_of", stream=self._stream)
+        known = {r["location"] for r in rows} - deleted_metadata(repository.store, self._stream)
+        known |= {e.metadata_file for e in state.metadata.metadata_log}
         folders = {f.rsplit("/", 1)[0] for f in (*known, state.metadata_location or "")}
         own = self._candidates.places_of(folders)
         for location in self._metadata_files:

@@ -31,6 +31,7 @@ from icecore.engine.repository.repository import Repository
 from icecore.engine.repository.reused_key import reused_key
 from icecore.engine.revert.undrop import drop_to_purge
 from icecore.engine.storage.listing import LocationIndex
+from icecore.projections.files.metadata_cleanup import deleted_metadata
 from icecore.projections.plan.planner import Planner
 
 
@@ -128,7 +129,8 @@ class PurgePlan:
         storage = repository.storage_of(state)
         candidates = Candidates((f.location for f in found.files), LocationIndex(storage))
         # Events may name a path without a scheme.
-        known = {storage.key(location) for location in found.named if location.endswith(METADATA_ENDINGS)}
+        named = found.named - deleted_metadata(repository.store, state.stream)
+        known = {storage.key(location) for location in named if location.endswith(METADATA_ENDINGS)}
         metadata = {f.location for f in found.files if f.location.endswith(METADATA_ENDINGS)}
         unknown = sorted(location for location in metadata if storage.key(location) not in known)
         marking = Marking(repository, state.stream, candidates, unknown)

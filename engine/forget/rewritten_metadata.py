@@ -12,7 +12,9 @@ from icecore.engine.metadata.fold import TableFold
 from icecore.engine.metadata.view_fold import ViewState, evolve_view
 from icecore.engine.properties.table_properties import VIEW_METADATA_COMPRESSION
 from icecore.engine.repository.repository import Repository
+from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.event_files import metadata_bytes
+from icecore.projections.files.version_files import version_of
 
 
 def rewrite_metadata(repository: Repository, stream: str) -> None:
@@ -28,7 +30,9 @@ def rewrite_metadata(repository: Repository, stream: str) -> None:
     for location, data, position in versions:
         row = store.row(MODELS, "get_file", location=location)
         digest = hashlib.sha256(data).hexdigest()
-        if row is None or row["sha256"] == digest or not storage.exists(location):
+        if row is None or row["stream"] != stream or row["sha256"] == digest or not storage.exists(location):
+            continue
+        if _is_of_another(location, {row["sha256"], digest}, storage):
             continue
         storage.write_atomic(location, data)
         with store.write():
@@ -42,6 +46,11 @@ def rewrite_metadata(repository: Repository, stream: str) -> None:
                 length=len(data),
                 sha256=digest,
             )
+
+
+def _is_of_another(location: str, ours: set[str], storage: Storage) -> bool:
+    """Whether a version may be of a table that was made in the folder since: such a name tells no table."""
+    return version_of(location) is not None and hashlib.sha256(storage.read_bytes(location)).hexdigest() not in ours
 
 
 def _table_versions(store: EventStore, stream: str) -> Iterator[tuple[str, bytes, int]]:

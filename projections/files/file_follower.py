@@ -35,7 +35,7 @@ from icecore.engine.storage.file_io import Storage
 from icecore.projections.files.materialize import Advance, Materializer
 from icecore.projections.files.metadata_cleanup import deletes_metadata
 from icecore.projections.files.pointers import take_to_be_there
-from icecore.projections.files.version_files import version_of, version_of_another
+from icecore.projections.files.version_files import version_after, version_of, version_of_another
 from icecore.projections.files.version_hint import drop_lone_hint
 
 
@@ -107,7 +107,7 @@ class FileFollower:
     ) -> None:
         strict = is_file_system(state)
         if strict:
-            self._check_folder(state, before, storage)
+            self._check_folder(state, before, event, storage)
             # Other writers see its version before COMMIT, and read what it names.
             self.store.settle_files()
             self.materializer.claim_version(event, before, state, storage)
@@ -130,20 +130,32 @@ class FileFollower:
         if is_published and advance.state is not None and advance.has_metadata:
             self._published[state.stream] = advance.state
 
-    def _check_folder(self, state: TableState, before: TableState | None, storage: Storage) -> None:
-        """Raises CommitConflictError where a table's folder was emptied and has another table's versions by now.
+    def _check_folder(self, state: TableState, before: TableState | None, event: Event, storage: Storage) -> None:
+        """Raises CommitConflictError where a folder has another table's versions, since it was emptied or from before.
 
         No later attempt can make this version. Versions are read only where the last one is a local file that is gone
         or has another length than ours.
         """
         last = None if before is None else before.metadata_location
-        if before is None or last is None or last == state.metadata_location or version_of(last) is None:
+        if last == state.metadata_location or event.kind == ev.TABLE_REGISTERED:
+            return
+        if before is None or last is None or version_of(last) is None:
+            self._check_first(state, storage)
             return
         known = self.store.row(MODELS, "get_file", location=last)
         if storage.local_path(last) is None or _has_length(last, known, storage):
             return
         if (found := version_of_another(before.metadata, last, storage)) is not None:
             raise CommitConflictError(f"{name_text(state.identifier)}: {_taken_by(found)}")
+
+    def _check_first(self, state: TableState, storage: Storage) -> None:
+        """Raises CommitConflictError where versions lie in the folder that come after a table's first one."""
+        folder = metadata_folder(state.metadata.location, state.metadata.properties)
+        if (found := version_after(folder, state.metadata_version, storage)) is not None:
+            raise CommitConflictError(
+                f"{name_text(state.identifier)}: {found} is another table's, and would be the next version of one that "
+                f"is made in its folder: name another location, or take it out of the folder"
+            )
 
     def _refusal(self, state: TableState, error: UnwritableCommitError) -> ValidationError:
         """The error of a commit that can't be made, because of itself or of an unreadable one before it."""

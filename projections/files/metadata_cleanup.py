@@ -9,11 +9,14 @@ after a crash, at the next open or commit. Only files that this log wrote are ev
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import sqlite3
 from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
-from icecore.engine.errors import IcecoreError
+from icecore.engine.common.compressed_json import MOST_BYTES_OF_METADATA
+from icecore.engine.errors import IcecoreError, MissingFileError
 from icecore.engine.events.event import TABLE_ADOPTED, TABLE_REGISTERED, Event
 from icecore.engine.events.table_events import VERSIONS_MAX
 from icecore.engine.log.store import MODELS, EventStore
@@ -22,6 +25,7 @@ from icecore.engine.properties.table_properties import DELETE_AFTER_COMMIT
 from icecore.engine.spec.updates.metadata_update import RemoveProperties, SetLocation, SetProperties
 from icecore.engine.spec.updates.table_update import TableUpdate
 from icecore.engine.storage.file_io import Storage
+from icecore.projections.files.version_files import version_of
 
 # The field in which an event names the files that go with it, and the schema version from which on events have it.
 DELETED_METADATA = "deleted-metadata"
@@ -124,26 +128,41 @@ def _is_shared(store: EventStore, stream: str, location: str) -> bool:
 def note_forgotten(store: EventStore, stream: str, position: int, forgotten: DroppedMetadata, storage: Storage) -> None:
     """Notes the files to delete, and those deleted by now, in the transaction that moves the pointer."""
     for row in store.rows(MODELS, "files_of_kind", stream=stream, kind=FORGOTTEN):
+        # One that a crash kept from being noted.
         if not storage.exists(row["location"]):
             store.execute(MODELS, "put_kind", location=row["location"], stream=stream, kind=DELETED)
     for location in forgotten.locations:
         if location in forgotten.own:
-            store.execute(
-                MODELS,
-                "put_file",
-                location=location,
-                stream=stream,
-                position=position,
-                kind=FORGOTTEN,
-                length=0,
-                sha256="",
-            )
+            store.execute(MODELS, "put_forgotten", location=location, stream=stream, position=position)
         if store.row(MODELS, "is_pointed_at", location=location, own=0) is None:
             store.execute(MODELS, "put_kind", location=location, stream=stream, kind=FORGOTTEN)
 
 
 def sweep(store: EventStore, stream: str, storage: Storage) -> None:
-    """Deletes the noted files; those that can't be deleted now are tried again later."""
-    for row in store.rows(MODELS, "files_of_kind", stream=stream, kind=FORGOTTEN):
-        with contextlib.suppress(IcecoreError):
-            storage.delete(row["location"])
+    """Deletes the noted files; those that can't be deleted now are tried again later.
+
+    Under the write lock, as another table may be made in the folder, whose versions have the same names.
+    """
+    if store.rows(MODELS, "files_of_kind", stream=stream, kind=FORGOTTEN):
+        with contextlib.suppress(IcecoreError), store.write():
+            for row in store.rows(MODELS, "files_of_kind", stream=stream, kind=FORGOTTEN):
+                with contextlib.suppress(IcecoreError):
+                    if _is_ours(row, storage):
+                        storage.delete(row["location"])
+                    store.execute(MODELS, "put_kind", location=row["location"], stream=stream, kind=DELETED)
+
+
+def _is_ours(noted: sqlite3.Row, storage: Storage) -> bool:
+    """Whether a noted file has the bytes that were written, or a name of its own where these were not noted."""
+    location = noted["location"]
+    if not noted["sha256"] and version_of(location) is None:
+        return True
+    with contextlib.suppress(MissingFileError):
+        data = storage.read_bytes(location, MOST_BYTES_OF_METADATA)
+        return (len(data), hashlib.sha256(data).hexdigest()) == (noted["length"], noted["sha256"])
+    return False
+
+
+def deleted_metadata(store: EventStore, stream: str) -> set[str]:
+    """The metadata files of a table that were deleted: what lies at their places by now may be anybody's."""
+    return {r["location"] for r in store.rows(MODELS, "files_of_kind", stream=stream, kind=DELETED)}

@@ -12,6 +12,7 @@ from icecore.engine.log.read_models import ReadModels
 from icecore.engine.log.store import MODELS, EventStore
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.view_fold import ViewState
+from icecore.projections.files.version_files import version_of
 
 
 @frozen
@@ -39,6 +40,8 @@ def move_pointers(
     """
     standing = standing or models.find_standing(state.stream)
     for f in written:
+        if version_of(f.location) is not None:
+            store.execute(MODELS, "take_over_file", location=f.location, stream=state.stream, kind=f.kind)
         store.execute(
             MODELS,
             "put_file",

@@ -286,6 +286,18 @@ VALUES ($location, $stream, $position, $kind, $length, $sha256)
 ON CONFLICT (location) DO UPDATE SET length = excluded.length, sha256 = excluded.sha256,
     kind = CASE WHEN written_file.kind = 'metadata-deleted' THEN 'metadata-forgotten' ELSE written_file.kind END;
 
+-- name: take_over_file
+-- A metadata file, named by its version alone, where one of another table was that is gone by now.
+DELETE FROM written_file
+WHERE location = $location AND stream <> $stream
+  AND (kind IN ('metadata-forgotten', 'metadata-deleted') OR kind = 'metadata' AND $kind = 'metadata');
+
+-- name: put_forgotten
+-- A metadata file that was not written again; where it was noted as written its bytes are known.
+INSERT INTO written_file (location, stream, position, kind, length, sha256)
+VALUES ($location, $stream, $position, 'metadata-forgotten', 0, '')
+ON CONFLICT (location) DO NOTHING;
+
 -- name: put_kind
 -- What became of a metadata file that is deleted on purpose.
 UPDATE written_file SET kind = $kind
@@ -293,7 +305,7 @@ WHERE location = $location AND stream = $stream AND kind IN ('metadata', 'metada
 
 -- name: files_of_kind
 -- The condition on two kinds is the partial index's own: SQLite uses it where the very words are there.
-SELECT location FROM written_file
+SELECT location, length, sha256 FROM written_file
 WHERE stream = $stream AND kind = $kind AND kind IN ('metadata-forgotten', 'metadata-deleted') ORDER BY location;
 
 -- name: streams_that_forgot
@@ -307,7 +319,7 @@ SELECT 1 FROM iceberg_tables WHERE metadata_location = $location LIMIT 1 OFFSET 
 SELECT 1 FROM stream_head WHERE location = $location AND stream <> $stream LIMIT 1;
 
 -- name: get_file
-SELECT length, sha256 FROM written_file WHERE location = $location;
+SELECT stream, length, sha256 FROM written_file WHERE location = $location;
 
 -- name: files_of
 SELECT location, kind, length, sha256, position FROM written_file

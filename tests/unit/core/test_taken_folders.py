@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from core_tables import SCHEMA, ids_of, local, lose, make_table, rows
+from core_tables import SCHEMA, ids_of, local, lose, make_table, rows, store_of
 
 import icecore
 from icecore.engine.errors import CommitConflictError, ForeignCommitError, RebuildError
+from icecore.engine.log.store import MODELS
 from icecore.engine.spec.snapshot import MetadataLogEntry
 
 FILE_SYSTEM = {"icecore.commit-scheme": "filesystem"}
+DELETE = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
 
 
 def adopted(catalog: icecore.Catalog) -> icecore.Table:
@@ -147,3 +149,79 @@ def test_a_dropped_table_leaves_its_folder_to_one_that_was_made_there(catalog: i
     catalog.rebuild()
     assert contents(tmp_path / "place") == before
     assert ids_of(catalog.load_table("ns.t")) == [7]
+
+
+def forgetful(catalog: icecore.Catalog, *, is_noted: bool = False) -> tuple[icecore.Table, Path]:
+    """A table that deleted its first version, and its folder; earlier releases left a note to delete that again."""
+    table = make_table(catalog, "old", properties={**FILE_SYSTEM, **DELETE})
+    table.append(rows(1))
+    table.append(rows(2))
+    folder = local(table.metadata_location).parents[1]
+    assert not (folder / "metadata" / "v1.metadata.json").exists()
+    if is_noted:
+        noted = "UPDATE written_file SET kind = 'metadata-forgotten' WHERE kind = 'metadata-deleted'"
+        assert store_of(catalog).connection().execute(noted).rowcount == 1
+    return table, folder
+
+
+@pytest.mark.parametrize("is_noted", [False, True])
+@pytest.mark.parametrize("where", ["here", "in another warehouse"])
+def test_a_version_of_a_table_where_a_dropped_one_was_outlasts_the_next_open(
+    catalog: icecore.Catalog, tmp_path: Path, where: str, is_noted: bool
+) -> None:
+    """And a purge of the dropped one, if the log does not know it, and what it leads to."""
+    table, folder = forgetful(catalog, is_noted=is_noted)
+    catalog.drop_table("ns.old")
+    if where == "here":
+        lose(folder)
+        make_table(catalog, location=str(folder), properties=FILE_SYSTEM)
+    else:
+        taken(table, tmp_path / "others", 1)[0].append(rows(7))
+        (folder / "metadata" / "v2.metadata.json").replace(folder / "metadata" / "v1.metadata.json")
+    before = contents(folder)
+    assert "v1.metadata.json" in before
+    catalog.close()
+    with icecore.open(catalog.path) as again:
+        assert contents(folder) == before
+        again.purge_table("ns.old")
+        assert contents(folder) == before
+        found = store_of(again).connection().execute("SELECT 1 FROM written_file WHERE kind = 'metadata-forgotten'")
+        assert found.fetchall() == []
+
+
+def test_versions_are_noted_of_the_table_that_made_them_last(catalog: icecore.Catalog) -> None:
+    """Whichever of them a dropped table had in the same folder, and after a rebuild."""
+    _, folder = forgetful(catalog)
+    catalog.drop_table("ns.old")
+    lose(folder)
+    table = make_table(catalog, location=str(folder), properties=FILE_SYSTEM)
+    table.append(rows(1))
+    for _ in range(2):
+        found = store_of(catalog).rows(MODELS, "files_of", stream=table.state.stream)
+        named = {f"file://{folder}/metadata/v{number}.metadata.json" for number in (1, 2)}
+        assert {row["location"] for row in found if row["kind"] == "metadata"} == named
+        catalog.rebuild()
+
+
+def test_no_table_is_made_below_the_versions_of_another(catalog: icecore.Catalog) -> None:
+    """The other's next version would be taken for one of this table, and the other way round."""
+    _, folder = forgetful(catalog)
+    catalog.drop_table("ns.old")
+    before = contents(folder)
+    with pytest.raises(CommitConflictError, match=r"v2\.metadata\.json is another table's"):
+        make_table(catalog, location=str(folder), properties=FILE_SYSTEM)
+    assert contents(folder) == before
+    table = make_table(catalog, location=str(folder))
+    with pytest.raises(CommitConflictError, match=r"v\d\.metadata\.json is another table's"):
+        table.set_properties(FILE_SYSTEM)
+    assert ids_of(catalog.undrop_table("ns.old")) == [1, 2]
+
+
+def test_a_text_is_forgotten_in_no_version_of_another_table(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Though it has the name of one that the text was in."""
+    table = make_table(catalog, "old", properties={**FILE_SYSTEM, "who": "ann"})
+    table.remove_properties("who")
+    _, folder = taken(table, tmp_path / "others")
+    before = contents(folder)
+    catalog.forget_text("ann", message="asked for")
+    assert contents(folder) == before
