@@ -13,7 +13,7 @@ from icecore.engine.common.compressed_json import MOST_BYTES_OF_METADATA
 from icecore.engine.common.location import to_uri
 from icecore.engine.deletion.deletion_candidates import Candidates, is_within
 from icecore.engine.deletion.neighbours import states_of, streams_that_may_need
-from icecore.engine.errors import CommitConflictError, IcecoreError, name_text
+from icecore.engine.errors import CommitConflictError, CorruptFileError, IcecoreError, MissingFileError, name_text
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
 from icecore.engine.events.event_facts import named_files, parents_of_added
@@ -60,7 +60,7 @@ class Marking:
     def mark_all(self, *, own: bool = True) -> None:
         """Marks the files that the tables of the log reference now; unless `own`, not those of the table itself.
 
-        Raises StorageError, CorruptFileError where the references can't be read.
+        Raises StorageError, CorruptFileError, UnsupportedFormatVersionError where the references can't be read.
         """
         store = self._repository.store
         self._position = store.head()[0]
@@ -151,7 +151,7 @@ class Marking:
             try:
                 for location in needed_files(self._repository, state, self._seen):
                     self._candidates.keep(storage.resolve(location))
-            except IcecoreError:
+            except (MissingFileError, CorruptFileError):
                 # A dropped table that can't be read any more can't be given back either.
                 if not state.dropped:
                     raise
@@ -197,11 +197,14 @@ class Marking:
             if not own & self._candidates.places_of([folder]):
                 self._candidates.keep_within(folder.rsplit("/", 1)[0] if folder.endswith("/metadata") else folder)
                 continue
-            with contextlib.suppress(IcecoreError):
+            with contextlib.suppress(MissingFileError):
                 self._keep_reached(state, location, storage)
 
     def _keep_reached(self, state: TableState, location: str, storage: Storage) -> None:
-        """Keeps what a metadata file leads to; most of its snapshots are in others, too, as in its next version."""
+        """Keeps what a metadata file leads to; most of its snapshots are in others, too, as in its next version.
+
+        Raises StorageError, CorruptFileError, UnsupportedFormatVersionError where that can't be found out.
+        """
         metadata = parse_metadata_file(storage.read_bytes(location, MOST_BYTES_OF_METADATA), location)
         foreign = evolve(state, stream=f"{state.stream}@", metadata=metadata, metadata_location=location)
         for named in files_beside_snapshots(foreign):
@@ -210,8 +213,9 @@ class Marking:
             if _key(snapshot) not in self._reached:
                 self._reached.add(_key(snapshot))
                 # A half-expired snapshot must not keep others from being read: no later file may name these again.
-                with contextlib.suppress(IcecoreError):
+                with contextlib.suppress(MissingFileError):
                     for needed in files_of_snapshots(self._repository, foreign, [snapshot], self._seen):
+        self._keep_metadata([location])
                         self._candidates.keep(needed)
 
     def _check_unadopted(self, state: TableState) -> None:
