@@ -4,7 +4,8 @@ One SQLite transaction appends the event and a record that its files are still t
 turns, each under the log's write lock and after a check of the commits since the event: a file that one of them
 references is retained. After a crash the record is still there, and the next open, or the next such call, resumes.
 
-So a file is retained if any table of the warehouse references it by a commit before its turn. A later commit that adds
+So a file is retained if any table of the warehouse references it by a commit before its turn, also by another engine's
+in `iceberg_tables`, which is adopted first; one that can't be adopted ends the turns. A later commit that adds
 an orphan which is gone is refused; nothing else reserves a file between a writer's check and its commit. Tables in
 catalogs that the log does not know are not checked.
 """
@@ -179,6 +180,7 @@ class _Turns:
     def take(self) -> bool:
         """Takes one turn; whether another one is to follow. Raises IcecoreError where it can't be taken."""
         store = self.repository.store
+        self.repository.foreign.adopt_all_if_changed()
         with store.write():
             row = store.row(MODELS, "deletion_due", position=self.event.position)
             if row is None or not self._is_published():
@@ -247,6 +249,8 @@ class _Turns:
         """Marks files that are needed again since the event."""
         if self._marking is None:
             if self.repository.store.head()[0] == self.event.position:
+                # Another engine may have committed without an event.
+                self.repository.foreign.check_rows()
                 return
             storage = self.repository.storage_of(self.repository.state(self.event.stream))
             self._candidates = Candidates((storage.resolve(f.location) for f in self._files), LocationIndex(storage))

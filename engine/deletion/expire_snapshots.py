@@ -62,6 +62,7 @@ class Expired:
 
 def would_expire(repository: Repository, stream: str, expiry: Expiry, *, clean: bool) -> Expired:
     """The result that an expiry would have now; nothing is changed. Raises as `expire`."""
+    clean = clean and _are_known(repository, stream)
     state = repository.live_state(stream)
     updates = expiring_updates(state.metadata, expiry, now_ms())
     going = _Going.of(repository, state, updates) if clean else None
@@ -77,6 +78,7 @@ def expire(
     """
     repository.check_writable()
     delete_files.finish_due(repository, stream)
+    clean = clean and _are_known(repository, stream)
     plan = _Plan(repository, expiry, now_ms(), provenance, clean)
     result = repository.commit(stream, plan.prepare, provenance, with_it=plan.append_deletion)
     if result.event is None:
@@ -86,6 +88,15 @@ def expire(
         done = () if plan.event is None else delete_files.finish(repository, plan.event)
         return result.state, Expired.of(updates, done)
     return result.state, Expired.of(updates, _answered(repository, result.event))
+
+
+def _are_known(repository: Repository, stream: str) -> bool:
+    """Whether the log has all commits of other engines; it is not known which files those need that it can't take in.
+
+    Warns of these. Raises ForeignCommitError where one is to the table itself.
+    """
+    repository.foreign.adopt_stream(stream)
+    return not repository.foreign.adopt_all()
 
 
 def _answered(repository: Repository, made: Event) -> tuple[str, ...]:

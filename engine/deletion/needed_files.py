@@ -70,23 +70,26 @@ class Marking:
             self._reached.update(map(_key, self._repository.state(self._stream).metadata.snapshots))
         self._mark_neighbours()
         self._keep_of_others()
+        self._adopt_new()
 
     def mark_others(self) -> None:
         """Marks the files that other tables reference, dropped ones that can be undropped too. Raises as `mark_all`."""
         self._position = self._repository.store.head()[0]
         self._mark_neighbours()
+        self._adopt_new()
 
     def mark_new(self) -> None:
         """Marks the files that commits since reference; called under the write lock, so that no commit comes after it.
 
-        Raises CommitConflictError where another engine's commit to the table is not in the log.
+        Raises CommitConflictError where another engine's commit to any table is not in the log: what it needs is not
+        known.
         """
         self.mark_events()
-        # The pointer may have been moved by another engine without an event.
-        self._check_unadopted(self._repository.state(self._stream))
+        self.check_own()
 
     def mark_events(self) -> None:
-        """Marks as `mark_new`, where the pointer was looked at already."""
+        """Marks as `mark_new`, where the table's own folder was looked at already. Raises ForeignCommitError."""
+        self._repository.foreign.check_rows()
         since, store = self._position, self._repository.store
         events = [e for e in store.events(since) if e.stream != ev.CATALOG_STREAM]
         self._position = store.head()[0]
@@ -95,6 +98,11 @@ class Marking:
             self._mark(stream)
         for stream in dict.fromkeys(e.stream for e in events if e.stream not in whole):
             self._keep_metadata_since(stream, since)
+
+    def _adopt_new(self) -> None:
+        """Adopts what other engines committed meanwhile, as under the write lock that can't be done any more."""
+        if not self._repository.store.connection().in_transaction:
+            self._repository.foreign.adopt_all_if_changed()
 
     def _mark_neighbours(self) -> None:
         for stream in streams_that_may_need(self._repository, self._stream, self._candidates):
@@ -207,6 +215,7 @@ class Marking:
         """
         metadata = parse_metadata_file(storage.read_bytes(location, MOST_BYTES_OF_METADATA), location)
         foreign = evolve(state, stream=f"{state.stream}@", metadata=metadata, metadata_location=location)
+        self._keep_metadata([location])
         for named in files_beside_snapshots(foreign):
             self._candidates.keep(named)
         for snapshot in metadata.snapshots:
@@ -215,11 +224,11 @@ class Marking:
                 # A half-expired snapshot must not keep others from being read: no later file may name these again.
                 with contextlib.suppress(MissingFileError):
                     for needed in files_of_snapshots(self._repository, foreign, [snapshot], self._seen):
-        self._keep_metadata([location])
                         self._candidates.keep(needed)
 
-    def _check_unadopted(self, state: TableState) -> None:
-        """Raises CommitConflictError where another engine's commit is not in the log: what it needs is not known."""
+    def check_own(self) -> None:
+        """Raises CommitConflictError where another engine moved the table's own pointer without an event."""
+        state = self._repository.state(self._stream)
         self._repository.foreign.check(state)
         if is_file_system(state) and state.metadata_location is not None:
             folder, storage = state.metadata_location.rsplit("/", 1)[0], self._repository.storage_of(state)

@@ -107,13 +107,14 @@ def remove_orphan_files(
     """Deletes orphan files, or only finds them, of those that the lister lists.
 
     Raises ValidationError where `gc.enabled` is false or the location can't be searched, CommitConflictError where
-    another engine's commit to the table is not in the log, StorageError and CorruptFileError where references can't be
-    read; no file was deleted then.
+    another engine's commit to any table is not in the log, StorageError and CorruptFileError where references can't be
+    read, UnsupportedFormatVersionError; no file was deleted then.
     """
     if not dry_run:
         if (done := repository.already(provenance)) is not None:
             return _answer(repository, stream, done)
         delete_files.finish_due(repository, stream)
+    repository.foreign.adopt_each()
     state = repository.live_state(stream)
     check_gc(state.metadata)
     storage = repository.storage_of(state)

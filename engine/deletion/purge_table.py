@@ -66,14 +66,14 @@ def purge_dropped(
 ) -> Purged:
     """Purges the table that was dropped at `position`, or else last; in a purged one it searches for files again.
 
-    Raises NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError where another engine's row
-    that is not in the log may be the table, ReusedKeyError, StorageError and CorruptFileError where the references of
-    other tables can't be read; no file was deleted then.
+    Raises NoSuchTableError, ValidationError where `gc.enabled` is false, CommitConflictError where another engine's
+    commit to any table is not in the log, ReusedKeyError, StorageError and CorruptFileError where the references of
+    other tables can't be read, UnsupportedFormatVersionError; no file was deleted then.
     """
     repository.check_writable()
-    repository.foreign.adopt_all_if_changed()
     if not dry_run and (done := repository.already(provenance)) is not None:
         return purged_by(repository, identifier, done)
+    repository.foreign.adopt_each()
     drop = drop_to_purge(repository, identifier, position)
     if not dry_run:
         delete_files.finish_due(repository, drop.stream)
@@ -118,13 +118,8 @@ class PurgePlan:
 
     @classmethod
     def of(cls, repository: Repository, state: TableState) -> PurgePlan:
-        """The plan for a table.
-
-        Raises ValidationError where `gc.enabled` is false, ForeignCommitError where another engine's row that is not
-        in the log may be the table, StorageError, CorruptFileError.
-        """
+        """The plan for a table. Raises as `purge_dropped`."""
         check_gc(state.metadata)
-        repository.foreign.check_purged(state)
         found = files_of_table(repository, state)
         storage = repository.storage_of(state)
         candidates = Candidates((f.location for f in found.files), LocationIndex(storage))
@@ -134,6 +129,7 @@ class PurgePlan:
         metadata = {f.location for f in found.files if f.location.endswith(METADATA_ENDINGS)}
         unknown = sorted(location for location in metadata if storage.key(location) not in known)
         marking = Marking(repository, state.stream, candidates, unknown)
+        marking.check_own()
         marking.mark_all(own=False)
         return cls(repository, state.stream, candidates, marking, found.files, found.left, ours(repository, storage))
 
@@ -155,7 +151,6 @@ class PurgePlan:
         """
         self.marking.mark_new()
         before = check()
-        repository.foreign.check_purged(before)
         if len(self._going()) != len(going.files):
             going = self.deletion()
         if not going.files and before.purged_at is not None:

@@ -18,12 +18,11 @@ from icecore.engine.common.identifiers import Identifier
 from icecore.engine.errors import ForeignCommitError, IcecoreError, name_text
 from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
 from icecore.engine.foreign.adoption import AdoptionContext, AdoptionRun, CheckTaken, Problem
-from icecore.engine.foreign.foreign_commits import is_same_table, next_version_file, take_in_versions
+from icecore.engine.foreign.foreign_commits import next_version_file, take_in_versions
 from icecore.engine.foreign.foreign_differences import differences_trusted, true_namespaces
-from icecore.engine.foreign.foreign_metadata import read_foreign
 from icecore.engine.foreign.foreign_names import take_in_names
 from icecore.engine.foreign.foreign_namespaces import take_in_gone, take_in_made
-from icecore.engine.foreign.foreign_rows import ForeignRows
+from icecore.engine.foreign.foreign_rows import Difference, ForeignRows
 from icecore.engine.foreign.register import metadata_version
 from icecore.engine.log.lock.standing import Standing
 from icecore.engine.log.read_models import ReadModels
@@ -74,19 +73,31 @@ class Adopter:
 
     def adopt_all(self) -> tuple[Problem, ...]:
         """Adopts everything; warns of problems and returns them. Raises WarehouseLockedError, StorageError."""
+        problems = self._adopt_all()
+        self._warn(problems)
+        return problems
+
+    def _adopt_all(self) -> tuple[Problem, ...]:
         version = self.context.store.data_version()
         suspects = tuple(self._suspects())
         problems: tuple[Problem, ...] = ()
         if suspects or self.rows.differences() or self.rows.namespaces():
             problems = self._adopt(suspects) if self.context.store.is_writable else self._read_only()
         self._seen.version = version
-        self._warn(problems)
         return problems
 
     def adopt_all_if_changed(self) -> None:
         """Adopts as `adopt_all`, if the SQLite file was written to since; called before names are looked up."""
         if getattr(self._seen, "version", None) != self.context.store.data_version():
             self.adopt_all()
+
+    def adopt_each(self) -> None:
+        """Adopts as `adopt_all`, called before files are deleted.
+
+        Raises ForeignCommitError where something can't be adopted: which files it needs is not known.
+        """
+        for problem in self._adopt_all():
+            raise ForeignCommitError(problem.text)
 
     def adopt_or_warn(self, stream: str) -> None:
         """Adopts commits to one table or view before it is read; warns where that can't be done."""
@@ -159,25 +170,16 @@ class Adopter:
     def check_row(self, stream: str) -> None:
         """Raises ForeignCommitError where another engine moved or took the row of a table or view meanwhile."""
         if (found := self.rows.of_stream(stream)) is not None:
-            raise ForeignCommitError(
-                f"{name_text(found.identifier)}: another engine committed {found.row_location} through iceberg_tables; "
-                f"the log ends at {found.logged_location}"
-            )
+            raise _moved(found)
 
-    def check_purged(self, state: TableState) -> None:
-        """Raises ForeignCommitError where a row that is not taken in may be of a table whose files are to go."""
-        for d in self.rows.differences():
-            if d.row_location is not None and not d.is_view and self._may_be(state, d.row_location):
-                raise ForeignCommitError(
-                    f"{name_text(state.identifier)}: {name_text(d.identifier)} in iceberg_tables, which the log could "
-                    f"not take in, may be the same table: {d.row_location}"
-                )
-
-    def _may_be(self, state: TableState, location: str) -> bool:
-        try:
-            return is_same_table(state.metadata, read_foreign(location, self.context.storage_of(state)).metadata)
-        except IcecoreError:
-            return True
+    def check_rows(self) -> None:
+        """Raises ForeignCommitError as `check_row`, of any table or view; inside of the write lock."""
+        version = self.context.store.data_version()
+        if getattr(self._seen, "agreed", None) == version:
+            return
+        for found in self.rows.differences():
+            raise _moved(found)
+        self._seen.agreed = version
 
     def check_namespaces(self) -> None:
         """Raises ForeignCommitError where another engine changed a namespace; inside of the write lock."""
@@ -271,3 +273,11 @@ def _take_in(adoption: AdoptionRun, suspects: Iterable[str]) -> None:
     for stream in suspects:
         take_in_versions(adoption, stream)
     adoption.advance()
+
+
+def _moved(found: Difference) -> ForeignCommitError:
+    return ForeignCommitError(
+        f"{name_text(found.identifier)}: another engine committed {found.row_location} through iceberg_tables; the log "
+        f"ends at {found.logged_location}"
+    )
+

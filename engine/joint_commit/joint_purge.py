@@ -44,7 +44,7 @@ def _drop_and_purge(
     desk: CommitTargets, planner: Planner, identifier: Identifier, provenance: Provenance, *, dry_run: bool
 ) -> Purged | CatalogDryRun:
     repository = desk.repository
-    repository.foreign.adopt_name(identifier)
+    repository.foreign.adopt_each()
     stream = repository.models.table_stream(identifier)
     part = _DroppedAndPurged(identifier, stream, planner)
     if dry_run:

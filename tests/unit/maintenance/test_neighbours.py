@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from attrs import evolve
-from core_tables import ids_of, local, make_table, repository_of, rows, store_of
+from core_tables import ids_of, local, make_table, peer_ids, pyiceberg_catalog, repository_of, rows, store_of
 
 import icecore
 from icecore.engine.deletion import delete_files, neighbours
 from icecore.engine.deletion.needed_files import Marking
-from icecore.engine.errors import NamespaceAlreadyExistsError
+from icecore.engine.errors import ForeignCommitError, NamespaceAlreadyExistsError
+from icecore.engine.foreign.adopter import Adopter, ForeignCommitWarning
 from icecore.projections.inspect.reachable_files import needed_files
 
 FAR = 2**53
@@ -141,6 +144,88 @@ def test_a_file_that_is_taken_in_meanwhile_stays(
     assert ids_of(peer.load_table("ns.u")) == [1]
     named = [e for e in store_of(catalog).events() if e.kind == "table.files-deleted"]
     assert len(named) == 1
+
+
+@pytest.mark.parametrize("how", ["registers", "adds", "adds an orphan"])
+def test_what_another_engine_takes_in_stays(catalog: icecore.Catalog, how: str) -> None:
+    """Its commit to another table is in `iceberg_tables`, and the log has yet to adopt it."""
+    table, path = given_up(catalog)
+    make_table(catalog, "u")
+    peer = pyiceberg_catalog(catalog.path)
+    if how == "registers":
+        peer.register_table("ns.copy", table.metadata_location or "")
+        assert expire(table) == ()
+    else:
+        orphan = local(path).with_name("job.parquet")
+        shutil.copy(local(path), orphan)
+        taken = path if how == "adds" else f"file://{orphan}"
+        peer.load_table("ns.u").add_files([taken])
+        orphans = table.maintenance.remove_orphan_files(older_than=FAR, allow_recent=True)
+        assert taken not in (*expire(table), *orphans.deleted_files)
+    assert peer_ids(catalog.path, "ns.copy" if how == "registers" else "ns.u") == [1]
+
+
+@pytest.mark.parametrize("when", ["after the check", "after the event"])
+@pytest.mark.parametrize("is_adopted", [True, False])
+def test_what_another_engine_takes_in_meanwhile_stays(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch, when: str, is_adopted: bool
+) -> None:
+    """Be there time to adopt its commit or not."""
+    table, path = given_up(catalog)
+    make_table(catalog, "u")
+    adopt = Adopter.adopt_all_if_changed
+
+    def take() -> object:
+        if not is_adopted:
+            monkeypatch.setattr(Adopter, "adopt_all_if_changed", lambda _: None)
+        return pyiceberg_catalog(catalog.path).load_table("ns.u").add_files([path])
+
+    with monkeypatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", delete_files.UnfinishedDeletionWarning)
+        if when == "after the check":
+            mark = Marking.mark_others
+            patch.setattr(Marking, "mark_others", lambda self: (mark(self), take())[0])
+        else:
+            finish = delete_files.finish
+            patch.setattr(delete_files, "finish", lambda *a: (take(), finish(*a))[1])
+        assert expire(table) == ()
+    monkeypatch.setattr(Adopter, "adopt_all_if_changed", adopt)
+    delete_files.finish_due(repository_of(catalog))
+    assert peer_ids(catalog.path, "ns.u") == [1]
+
+
+def test_a_version_of_another_file_system_table_keeps_its_files(catalog: icecore.Catalog) -> None:
+    """Another engine made it in that table's folder, which nobody looked at since."""
+    table, _ = given_up(catalog)
+    other = make_table(catalog, "u", properties={"icecore.commit-scheme": "filesystem"})
+    taken = json.loads(local(table.metadata_location).read_bytes())
+    mine = json.loads(local(other.metadata_location).read_bytes())
+    moved = {k: mine[k] for k in ("table-uuid", "location", "properties", "metadata-log")}
+    local(other.metadata_location).with_name("v2.metadata.json").write_text(json.dumps({**taken, **moved}))
+    assert expire(table) == ()
+    assert ids_of(catalog.load_table("ns.u")) == [1]
+
+
+def test_nothing_is_deleted_while_another_engines_commit_can_not_be_adopted(catalog: icecore.Catalog) -> None:
+    """What it needs is not known: an expiry keeps all files, and a search for orphans and a purge are refused."""
+    table, path = given_up(catalog)
+    make_table(catalog, "u")
+    catalog.drop_table("ns.u")
+    change_log(
+        catalog,
+        "INSERT INTO iceberg_tables SELECT catalog_name, 'ns', 'w', 'file:///no', NULL, NULL FROM iceberg_tables",
+    )
+    with pytest.warns(ForeignCommitWarning, match="file:///no"):
+        assert expire(table) == ()
+    for delete in (
+        lambda: table.maintenance.remove_orphan_files(),
+        lambda: catalog.purge_table("ns.u"),
+        lambda: catalog.drop_table("ns.t", purge=True),
+    ):
+        with pytest.raises(ForeignCommitError, match="file:///no"):
+            delete()
+    change_log(catalog, "DELETE FROM iceberg_tables WHERE table_name = 'w'")
+    assert path in table.maintenance.remove_orphan_files(older_than=FAR, allow_recent=True).deleted_files
 
 
 def test_the_cost_does_not_grow_with_the_tables_that_keep_to_their_locations(

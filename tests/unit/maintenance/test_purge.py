@@ -201,7 +201,7 @@ def test_a_key_purges_once(catalog: icecore.Catalog) -> None:
 @pytest.mark.parametrize(
     ("where", "name"),
     [
-        (Adopter, "adopt_name"),
+        (Adopter, "adopt_each"),
         (joint_purge, "finish_due"),
         (Adopter, "adopt_all_if_changed"),
         (EventStore, "write_with"),
