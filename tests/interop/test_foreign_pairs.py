@@ -17,7 +17,7 @@ from foreign_peer import kinds
 from pyiceberg.catalog.sql import SqlCatalog
 
 import icecore
-from icecore.engine.errors import ForeignCommitError, NoSuchTableError, StorageError
+from icecore.engine.errors import ForeignCommitError, StorageError
 from icecore.engine.events import event as ev
 from icecore.engine.foreign.adopter import MAX_ROUNDS, ForeignCommitWarning
 from icecore.engine.storage.file_io import Storage
@@ -62,7 +62,7 @@ def store_fails(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_a_rename_is_no_drop_while_the_store_does_not_answer(
     catalog: icecore.Catalog, peer: SqlCatalog, store_fails: pytest.MonkeyPatch
 ) -> None:
-    """With a commit after it, it waits until the file can be read; meanwhile there is nothing to purge."""
+    """With a commit after it, it waits until the file can be read; meanwhile nothing can be purged."""
     table = make_table(catalog)
     table.append(rows(1))
     peer.rename_table("ns.t", "ns.u")
@@ -70,7 +70,7 @@ def test_a_rename_is_no_drop_while_the_store_does_not_answer(
     with pytest.warns(ForeignCommitWarning) as warned:
         assert catalog.list_tables("ns") == [("ns", "t")]
     assert ["timed out" in str(w.message) for w in warned] == [True, False]
-    with pytest.raises(NoSuchTableError):
+    with pytest.raises(ForeignCommitError, match="timed out"):
         catalog.purge_table("ns.t")
     with pytest.raises(ForeignCommitError):
         catalog.drop_table("ns.t")
@@ -95,9 +95,9 @@ def test_a_dropped_table_that_a_row_may_hold_is_not_purged(catalog: icecore.Cata
     moved = another(table.metadata_location, tmp_path)
     catalog.drop_table("ns.mine")
     change_rows(catalog, (MAKE_ROW, ("theirs", f"{moved}.lost", "TABLE")))
-    with pytest.warns(ForeignCommitWarning), pytest.raises(ForeignCommitError, match="theirs in iceberg_tables"):
+    with pytest.raises(ForeignCommitError, match=r"ns\.theirs"):
         catalog.purge_table("ns.mine")
-    with pytest.raises(ForeignCommitError, match="theirs in iceberg_tables"):
+    with pytest.raises(ForeignCommitError, match=r"ns\.theirs"):
         catalog.drop_table("ns.t", purge=True)
     change_rows(catalog, ("DELETE FROM iceberg_tables WHERE table_name = ?", ("theirs",)))
     assert catalog.purge_table("ns.mine").deleted_files
