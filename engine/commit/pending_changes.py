@@ -12,13 +12,15 @@ from icecore.engine.metadata.metadata_builder import MetadataBuilder
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.updates.table_update import TableUpdate
 
-Prepared = Callable[[TableState], Command | None]
-"""The planning of an operation."""
+Prepared = Callable[[TableState, TableMetadata], Command | None]
+"""The planning of an operation on a state, and on its metadata with the changes that come before the operation."""
 
 
 def changed(metadata: TableMetadata, command: ChangeMetadata) -> tuple[list[TableUpdate], TableMetadata]:
     """The updates of a change, and the metadata after it. Raises ValidationError where it does not fit."""
     updates = accepted_updates(metadata, command.updates_for(metadata))
+    if not updates:
+        return [], metadata
     builder = MetadataBuilder(metadata)
     builder.apply(updates, metadata.last_updated_ms)
     return updates, builder.build()
@@ -30,9 +32,10 @@ def with_moved_refs(metadata: TableMetadata, command: ChangeMetadata) -> TableMe
 
 
 def planned(state: TableState, commands: Iterable[Prepared | ChangeMetadata]) -> list[Command]:
-    """The commands in order, each operation planned on the branches and tags that the changes before it leave.
+    """The commands in order, each operation planned on what the changes before it make of this state.
 
-    Raises ValidationError, NoSuchSnapshotError, and what the planning raises.
+    The state has the branches and tags that they leave, and else what is there. Raises ValidationError,
+    NoSuchSnapshotError, and what the planning raises.
     """
     out: list[Command] = []
     after, waiting, there = state.metadata, list[ChangeMetadata](), state
@@ -46,7 +49,7 @@ def planned(state: TableState, commands: Iterable[Prepared | ChangeMetadata]) ->
                 _, after = changed(after, change)
             waiting.clear()
             there = evolve(state, metadata=_with_refs_of(after, state.metadata))
-        if (made := command(there)) is not None:
+        if (made := command(there, after)) is not None:
             out.append(made)
     return out
 

@@ -23,7 +23,7 @@ from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.requirements import requirements_for
 from icecore.engine.metadata.write_audit_publish import branch_for
 from icecore.engine.operations.action import Action, PlanContext, SnapshotTarget
-from icecore.engine.operations.add_files import AbsentFiles, check_paths
+from icecore.engine.operations.add_files import AbsentFiles, AppendFiles, check_paths
 from icecore.engine.operations.cherry_pick import PickSnapshot
 from icecore.engine.operations.conflict_validation import CommitBase, isolation_level
 from icecore.engine.operations.equality_deletes import only_while_one_spec, write_key_deletes
@@ -213,7 +213,9 @@ class PendingCommit:
         self._commands.append(command)
 
     def add_action(self, action: Action) -> None:
-        """Adds an operation that writes no files when it is planned; it is planned on the table's own metadata."""
+        """Adds an operation that writes no files when it is planned."""
+        if isinstance(action, AppendFiles):
+            self._rely_on_shape()
         self._commands.append(self._plan_of(action))
 
     def check_new(self, file_paths: Sequence[str], branch: str, check_duplicate_files: bool) -> None:
@@ -232,16 +234,16 @@ class PendingCommit:
         self.add_action(PickSnapshot(pick, self.new_snapshot_id()))
 
     def add_writing(self, action: Action, given: Iterable[ContentFile] = ()) -> None:
-        """Adds an operation that writes files when it is planned, by the metadata of this transaction.
+        """Adds an operation that writes files when it is planned.
 
         All files that it adds are written by it or by this transaction, but for those `given` by the caller.
         """
         from_caller = {f.file_path for f in given}
         self._rely_on_shape()
-        plan = self._plan_of(action, self.metadata if self._reshaping else None)
+        plan = self._plan_of(action)
 
-        def prepare(state: TableState) -> Command | None:
-            command = plan(state)
+        def prepare(state: TableState, metadata: TableMetadata) -> Command | None:
+            command = plan(state, metadata)
             if isinstance(command, ProduceSnapshot):
                 own = [p for p in paths_of(command.added, ManifestEntryStatus.ADDED) if p not in from_caller]
                 self._planned.update(p for p in own if p not in self._written_at_once)
@@ -250,8 +252,8 @@ class PendingCommit:
 
         self._commands.append(prepare)
 
-    def _plan_of(self, action: Action, reshaped: TableMetadata | None = None) -> Prepared:
-        return lambda state: action.plan(self._context(state, reshaped or state.metadata))
+    def _plan_of(self, action: Action) -> Prepared:
+        return lambda state, metadata: action.plan(self._context(state, metadata))
 
     def _context(self, state: TableState, metadata: TableMetadata) -> PlanContext:
         return PlanContext(self.repository, self.planning, state, metadata, self.storage)

@@ -1,0 +1,130 @@
+"""Transactions that evolve a table and change its rows, while others change its schema, specs or format version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from core_tables import ids_of, make_table, rows
+
+import icecore
+from icecore.engine.errors import CommitFailedError
+from icecore.engine.spec.types import LongType
+from icecore.engine.table.transaction import Transaction
+
+MERGE_ON_READ = {"write.delete.mode": "merge-on-read"}
+Change = Callable[[Transaction], object]
+EVOLVED: dict[str, Change] = {
+    "schema": lambda tx: tx.update_schema().add_column("w", LongType()).commit(),
+    "spec": lambda tx: tx.update_spec().add_field("name").commit(),
+    "order": lambda tx: tx.update_sort_order().asc("id").commit(),
+}
+CHANGED: dict[str, Change] = {
+    "delete": lambda tx: tx.delete("id = 4"),
+    "overwrite": lambda tx: tx.overwrite(rows(6), "id = 4"),
+    "upsert": lambda tx: tx.upsert(pa.table({"id": [4], "name": ["other"]}), ["id"]),
+}
+
+
+@pytest.fixture
+def table(catalog: icecore.Catalog) -> icecore.Table:
+    made = make_table(catalog)
+    made.append(rows(1, 2))
+    return made
+
+
+@pytest.mark.parametrize("evolved", ["spec", "order"])
+@pytest.mark.parametrize("changed", CHANGED)
+def test_values_of_a_column_that_came_meanwhile_are_kept(table: icecore.Table, evolved: str, changed: str) -> None:
+    """Rows that are written again keep all columns that the table has at commit."""
+    other = table.refresh().transaction()
+    EVOLVED[evolved](other)
+    CHANGED[changed](other)
+    table.update_schema().add_column("w", LongType()).commit()
+    table.append(pa.table({"id": [3, 4, 5], "name": ["a", "b", "c"], "w": [30, 40, 50]}))
+    other.commit()
+    found = table.refresh().scan("id = 3 OR id = 5").to_arrow()
+    assert dict(zip(found["id"].to_pylist(), found["w"].to_pylist(), strict=True)) == {3: 30, 5: 50}
+
+
+@pytest.mark.parametrize("changed", CHANGED)
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_files_of_a_spec_that_came_meanwhile_are_changed(catalog: icecore.Catalog, mode: str, changed: str) -> None:
+    table = make_table(catalog, properties={"write.delete.mode": mode, "write.update.mode": mode})
+    other = table.transaction()
+    EVOLVED["schema"](other)
+    CHANGED[changed](other)
+    table.update_spec().add_field("bucket(1, id)").commit()
+    table.append(rows(3, 4))
+    other.commit()
+    left = {"delete": [3], "overwrite": [3, 6], "upsert": [3, 4]}
+    assert ids_of(table.refresh(), row_filter="name != 'n4'") == left[changed]
+
+
+def test_d2_a_delete_beside_an_upgrade_is_not_undone(catalog: icecore.Catalog) -> None:
+    """D2: a vector that came meanwhile and the transaction's deletes become one vector."""
+    table = make_table(catalog, properties=MERGE_ON_READ)
+    table.append(rows(1, 2, 3))
+    other = table.transaction()
+    EVOLVED["schema"](other)
+    other.delete("id = 1")
+    table.upgrade(3)
+    table.delete("id = 2")
+    other.commit()
+    assert ids_of(table.refresh()) == [3]
+    assert table.inspect.delete_files()["file_format"].to_pylist() == ["PUFFIN"]
+
+
+def test_rl6_rows_keep_ids_that_they_got_meanwhile(table: icecore.Table) -> None:
+    other = table.refresh().transaction()
+    EVOLVED["spec"](other)
+    other.delete("id = 1")
+    table.upgrade(3)
+    table.append(rows(3))
+    fields = {"selected_fields": ("id", "_row_id"), "row_filter": "id > 1"}
+    before = table.scan(**fields).to_arrow().to_pylist()
+    other.commit()
+    assert sorted(table.refresh().scan(**fields).to_arrow().to_pylist(), key=str) == sorted(before, key=str)
+
+
+def test_d1_a_delete_after_an_upgrade_in_its_transaction_is_a_vector(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, properties=MERGE_ON_READ)
+    table.append(rows(1, 2))
+    with table.transaction() as transaction:
+        transaction.upgrade_table_version(3).delete("id = 1")
+    assert ids_of(table) == [2]
+    assert table.inspect.delete_files()["file_format"].to_pylist() == ["PUFFIN"]
+
+
+def add_new_file(path: Path) -> Change:
+    pq.write_table(rows(7), path)
+    return lambda tx: tx.add_files([str(path)])
+
+
+@pytest.mark.parametrize(
+    ("evolved", "meanwhile"),
+    [
+        ("spec", lambda t: t.update_spec().add_field("truncate(1, name)").commit()),
+        ("schema", lambda t: t.update_schema().add_column("z", LongType()).commit()),
+    ],
+)
+@pytest.mark.parametrize("changed", ["add_files", "append_files", "delete_keys"])
+def test_ids_that_were_given_out_meanwhile_refuse_files_under_them(
+    table: icecore.Table, tmp_path: Path, evolved: str, meanwhile: Callable[[icecore.Table], object], changed: str
+) -> None:
+    """Files name columns and partition fields by ids: under those of another writer they would mean something else."""
+    changes: dict[str, Any] = {
+        "add_files": add_new_file(tmp_path / "new.parquet"),
+        "append_files": lambda tx: tx.append_files(()),
+        "delete_keys": lambda tx: tx.delete_keys(rows(1), ["id", "name"]),
+    }
+    other = table.refresh().transaction()
+    EVOLVED[evolved](other)
+    changes[changed](other)
+    meanwhile(table)
+    with pytest.raises(CommitFailedError, match="last assigned"):
+        other.commit()
