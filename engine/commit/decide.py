@@ -50,7 +50,8 @@ class ProduceSnapshot:
 
     `is_planned` says that added delete files and removals were planned on the head `base_snapshot_id`. Once the head
     has moved, the command has to be planned again, unless it `outlives_appends` (further data files make no difference
-    to it) and nothing but data files was added. `clusterings` put live entries into other manifests. `summary` holds
+    to it) and nothing but data files was added; so it has to if the table has another format version by then than its
+    deletes by position were written for, where it says one. `clusterings` put live entries into other manifests. `summary` holds
     extra properties. A command that changes nothing and has no properties makes no snapshot. A snapshot that is staged
     for audit moves no branch.
     """
@@ -64,6 +65,7 @@ class ProduceSnapshot:
     is_planned: bool = False
     base_snapshot_id: int | None = None
     outlives_appends: bool = False
+    format_version: int | None = None
     summary: Mapping[str, str] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -193,6 +195,8 @@ class _Deciding:
 
     def produce(self, command: ProduceSnapshot) -> None:
         metadata = self.metadata
+        if command.format_version not in (None, metadata.format_version):
+            raise StaleRemovals
         parent = self._parent(command)
         if command.is_empty:
             return

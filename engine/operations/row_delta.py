@@ -83,8 +83,9 @@ class RowDelta:
         A deletion vector that lacks earlier deletes of its data file is written again with them (D2). Raises
         ConflictingCommitsError where a data file that deletes name was removed or got other deletes since the base or,
         under `serializable`, rows that were read changed; ValidationError for data files that were never there or are
-        in another partition (SP7).
+        in another partition (SP7), and for delete files of another format version (D1).
         """
+        check_delete_files(self.files.delete_files, at.metadata)
         check = Check.of(at, self.base, self.target.branch)
         check.read(TRUE)
         names = _Names(at.storage, self.files)

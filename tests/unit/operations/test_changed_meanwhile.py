@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from core_tables import ids_of, make_table, rows
+from pinned_files import position_deletes
 
 import icecore
-from icecore.engine.errors import CommitFailedError
+from icecore.engine.errors import CommitFailedError, ValidationError
 from icecore.engine.spec.types import LongType
 from icecore.engine.table.transaction import Transaction
 
@@ -128,3 +129,31 @@ def test_ids_that_were_given_out_meanwhile_refuse_files_under_them(
     meanwhile(table)
     with pytest.raises(CommitFailedError, match="last assigned"):
         other.commit()
+
+
+@pytest.mark.parametrize("change", ["delete", "upsert", "rewrite_position_delete_files"])
+def test_d1_an_upgrade_after_the_planning_makes_it_plan_again(
+    catalog: icecore.Catalog, losing: list[Callable[[], Any]], change: str
+) -> None:
+    """D1: no position delete file comes into a v3 table, though the upgrade moves no branch."""
+    table = make_table(catalog, properties=MERGE_ON_READ)
+    for ids in ((1, 2, 3, 4), (5, 6)):
+        table.append(rows(*ids))
+    for gone in (2, 3):
+        table.delete(f"id = {gone}")
+    losing.append(lambda: catalog.load_table("ns.t").upgrade(3))
+    CHANGED[change](table) if change in CHANGED else table.rewrite_position_delete_files()
+    assert ids_of(table) == {"delete": [1, 5, 6]}.get(change, [1, 4, 5, 6])
+    assert table.inspect.delete_files()["file_format"].to_pylist() == ["PUFFIN"]
+
+
+def test_d1_position_delete_files_that_are_given_are_refused_after_an_upgrade(
+    table: icecore.Table, losing: list[Callable[[], Any]]
+) -> None:
+    deletes = position_deletes(table, "id = 1")
+    other = table.refresh().transaction()
+    other.row_delta((), deletes)
+    losing.append(lambda: table.upgrade(3))
+    with pytest.raises(ValidationError, match="takes deletion vectors"):
+        other.commit()
+    assert ids_of(table.refresh()) == [1, 2]
