@@ -29,6 +29,7 @@ from icecore.engine.metadata.write_audit_publish import is_staged
 from icecore.engine.properties.string_properties import string_properties
 from icecore.engine.spec.content_file import DataFileContent, ManifestContent
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.promotion import misread_columns
 from icecore.engine.spec.snapshot import Operation, Snapshot, SnapshotRef, SnapshotRefType
 from icecore.engine.spec.updates.metadata_update import stored_updates
 from icecore.engine.spec.updates.requirement import TableRequirement
@@ -50,8 +51,8 @@ class ProduceSnapshot:
 
     `is_planned` says that added delete files and removals were planned on the head `base_snapshot_id`. Once the head
     has moved, the command has to be planned again, unless it `outlives_appends` (further data files make no difference
-    to it) and nothing but data files was added; so it has to if the table has another format version by then than its
-    deletes by position were written for, where it says one. `clusterings` put live entries into other manifests. `summary` holds
+    to it) and nothing but data files was added; so it has to if the files that were written for it, by the metadata
+    `written_on`, don't fit the table any more. `clusterings` put live entries into other manifests. `summary` holds
     extra properties. A command that changes nothing and has no properties makes no snapshot. A snapshot that is staged
     for audit moves no branch.
     """
@@ -65,7 +66,7 @@ class ProduceSnapshot:
     is_planned: bool = False
     base_snapshot_id: int | None = None
     outlives_appends: bool = False
-    format_version: int | None = None
+    written_on: TableMetadata | None = field(default=None, repr=False)
     summary: Mapping[str, str] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -195,7 +196,7 @@ class _Deciding:
 
     def produce(self, command: ProduceSnapshot) -> None:
         metadata = self.metadata
-        if command.format_version not in (None, metadata.format_version):
+        if command.written_on is not None and not _still_fit(command.added, command.written_on, metadata):
             raise StaleRemovals
         parent = self._parent(command)
         if command.is_empty:
@@ -322,6 +323,15 @@ def leaving_out(snapshot_ids: Collection[int]) -> ChangeMetadata:
         return [RemoveSnapshots(tuple(gone))] if gone else []
 
     return ChangeMetadata(updates_for)
+
+
+def _still_fit(added: pa.Table | None, written_on: TableMetadata, metadata: TableMetadata) -> bool:
+    """Whether files can be added as they are: another format version has other deletes by position (D1)."""
+    version = metadata.format_version
+    contents = () if added is None else pc.unique(added["content"]).to_pylist()
+    if written_on.format_version != version and DataFileContent.POSITION_DELETES in contents:
+        return False
+    return not any(misread_columns(written_on.schema(), metadata.schema(), version))
 
 
 def _check_deletes_hold(added: pa.Table | None, listed: Sequence[ListedManifest], sequence_number: int) -> None:

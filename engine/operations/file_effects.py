@@ -106,7 +106,6 @@ def produce(
     """The command that makes a snapshot of the effects, and of further files to add, on the branch's head."""
     snapshot = at.head(target.branch)
     adds_data = bool(added or any(f.content is DataFileContent.DATA for f in effects.added))
-    marks_rows = any(f.content is DataFileContent.POSITION_DELETES for f in effects.added)
     return ProduceSnapshot(
         operation or _operation(effects, adds_data),
         target.snapshot_id,
@@ -115,7 +114,7 @@ def produce(
         removals=removals_of(at, snapshot, effects),
         is_planned=True,
         base_snapshot_id=snapshot.snapshot_id if snapshot else None,
-        format_version=at.metadata.format_version if marks_rows else None,
+        written_on=at.metadata if effects.added else None,
         summary=target.summary,
     )
 

@@ -84,7 +84,7 @@ class WritePlan:
         Raises CommitConflictError, also where another table has the name, ValidationError, also where a batch comes
         again with other rows, and NoSuchTableError.
         """
-        written = WrittenFiles(files, of.table_uuid, of.schema if self.merges_schema else None)
+        written = WrittenFiles(files, of.table_uuid, of.schema)
         options: dict[str, Any] = {"branch": self.branch, "snapshot_properties": self.snapshot_properties or None}
         with self.opened() as catalog:
             table = catalog.load_table(self.identifier)

@@ -1,13 +1,15 @@
-"""Type promotion: which types a column may widen to, and what happens to partitions and defaults.
+"""Type promotion: which types a column may widen to, and what happens to partitions, defaults and written files.
 
 Spec: Schema Evolution, valid primitive type promotions (T7).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from icecore.engine.errors import ValidationError
+from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.single_value import US_PER_DAY
 from icecore.engine.spec.transform import (
     DayTransform,
@@ -24,6 +26,7 @@ from icecore.engine.spec.types import (
     FloatType,
     IntegerType,
     LongType,
+    NestedField,
     TimestampNanoType,
     TimestampType,
     Type,
@@ -82,3 +85,34 @@ def promote_value(source: Type, target: Type, value: Any) -> Any:
     if not LongType.min <= promoted <= LongType.max:
         raise ValidationError(f"the date {value} days from 1970-01-01 is outside of the range of {target}")
     return promoted
+
+
+def misread_columns(written: Schema, schema: Schema, format_version: int) -> Iterator[str]:
+    """The names of columns by which files of an earlier schema would lose values under a later one, or can't be read.
+
+    A column may have been renamed or dropped since, but its name must not be another column's. Its type must still read
+    the values, and what is required by now must have been so then, or have a default.
+    """
+    if written == schema:
+        return
+    for field_id in sorted(written.field_ids):
+        old, new, name = written.find_field(field_id), schema.get_field(field_id), written.name_of(field_id)
+        is_there = new is not None and schema.path(field_id) == written.path(field_id)
+        is_another = schema.has_name(name) and not is_there
+        if is_another or not (new is None or _holds(old, new, format_version)):
+            yield name
+    yield from _lacking(written, schema)
+
+
+def _holds(old: NestedField, new: NestedField, format_version: int) -> bool:
+    """Whether the column may be what it was when values were written."""
+    before, now = old.field_type, new.field_type
+    reads = can_promote(before, now, format_version) if before.is_primitive else type(before) is type(now)
+    return reads and (old.required or new.optional)
+
+
+def _lacking(written: Schema, schema: Schema) -> Iterator[str]:
+    for field_id in sorted(schema.field_ids - written.field_ids):
+        new, parent = schema.find_field(field_id), schema.parent_id(field_id)
+        if new.required and new.initial_default is None and (parent is None or parent in written.field_ids):
+            yield schema.name_of(field_id)

@@ -52,6 +52,7 @@ class DecidingTransaction(Transaction):
         snapshot_id = base.base_snapshot_id
         rows = decide(at, None if snapshot_id is None else at.metadata.find_snapshot(snapshot_id))
         pending.take_written(rows.added)
+        pending.rely_on_columns(rows.added)
         pending.add_writing(DecidedChange(pending.target(branch, options), base, at.metadata.format_version, rows))
         return rows
 

@@ -47,7 +47,7 @@ from icecore.engine.spec.updates.table_update import (
 )
 from icecore.engine.storage.file_io import Storage
 from icecore.engine.table.commit_options import PinnedChangeOptions, RowChangeOptions, is_pinned
-from icecore.engine.table.written_files import WrittenFiles
+from icecore.engine.table.written_files import WrittenFiles, still_fitting
 from icecore.projections.plan.planning import Planning
 
 # Updates that give out the ids of columns, partition fields and orders, which files written after them carry.
@@ -110,8 +110,8 @@ class PendingCommit:
 
     def told(self) -> list[str]:
         """The numbers of changes of metadata and of snapshots so far, and of files written for them."""
-        snapshots = len(self._snapshot_ids)
-        counts = {"metadata": len(self._commands) - snapshots, "snapshots": snapshots, "files": len(self._written)}
+        changes = sum(isinstance(c, ChangeMetadata) for c in self._commands)
+        counts = {"metadata": changes, "snapshots": len(self._snapshot_ids), "files": len(self._written)}
         return [f"{what}={count}" for what, count in counts.items() if count]
 
     # What a change needs
@@ -234,10 +234,7 @@ class PendingCommit:
         self.add_action(PickSnapshot(pick, self.new_snapshot_id()))
 
     def add_writing(self, action: Action, given: Iterable[ContentFile] = ()) -> None:
-        """Adds an operation that writes files when it is planned.
-
-        All files that it adds are written by it or by this transaction, but for those `given` by the caller.
-        """
+        """Adds an operation that writes files when planned; all but `given` ones are written by it or by this commit."""
         from_caller = {f.file_path for f in given}
         self._rely_on_shape()
         plan = self._plan_of(action)
@@ -263,8 +260,16 @@ class PendingCommit:
     def write(self, data: Any) -> list[ContentFile]:
         """Writes the rows into new data files. Raises ValidationError where they do not fit the schema."""
         files = self._write_files(data)
+        if not isinstance(data, WrittenFiles):
+            self.rely_on_columns(files)
         self.take_written(files)
         return files
+
+    def rely_on_columns(self, files: Sequence[ContentFile]) -> None:
+        """Makes the commit raise CommitFailedError where its columns are others than those of files written now."""
+        if files:
+            check = still_fitting(self.metadata.schema())
+            self._commands.append(lambda *_: check)
 
     def take_written(self, files: Iterable[ContentFile]) -> None:
         """Takes over files that were written for this commit: they are deleted if it is never made."""

@@ -13,15 +13,14 @@ from typing import Protocol
 from attrs import frozen
 
 from icecore.engine.commit.decide import ChangeMetadata
-from icecore.engine.errors import CommitConflictError, IcecoreError, ValidationError, name_text
+from icecore.engine.errors import CommitConflictError, CommitFailedError, IcecoreError, ValidationError, name_text
 from icecore.engine.events.event import Event
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import ContentFile
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.promotion import can_promote
+from icecore.engine.spec.promotion import misread_columns
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.types import Type
 from icecore.engine.spec.updates.table_update import TableUpdate
 from icecore.engine.storage.file_io import Storage
 
@@ -48,8 +47,8 @@ class CommitOfFiles(Protocol):
 class WrittenFiles:
     """Data files, given as the data of a change of rows. They belong to that change alone.
 
-    With a `table_uuid` they are for that table, and have the field ids of its columns. A `schema` is one that they were
-    written by before the table had it: the commit has to give its columns the same ids.
+    With a `table_uuid` they are for that table, and have the field ids of its columns. A `schema` is the one that they
+    were written by, maybe before the table had it: at commit its columns must still be those that were meant.
     """
 
     files: tuple[ContentFile, ...]
@@ -75,28 +74,24 @@ class WrittenFiles:
                 f"{name_text(pending.state.identifier)} is another table now, of UUID {metadata.table_uuid}: "
                 f"the files were written for that of UUID {self.table_uuid}"
             )
-        if self.schema is not None:
-            _check_columns(self.schema, metadata)
+        if self.schema is not None and self.files:
+            still_fitting(self.schema).updates_for(metadata)
         first = min((f.file_path for f in self.files), default=None)
         if first is not None and not pending.storage.exists(first):
             raise ValidationError(f"the commit was given up, so that its files were deleted: {first}")
         return []
 
 
-def _check_columns(written: Schema, metadata: TableMetadata) -> None:
-    """Raises CommitConflictError where a column's id has another name in the table, or a type that can't read it."""
-    schema = metadata.schema()
-    for field_id in sorted(written.field_ids):
-        new = schema.get_field(field_id)
-        is_same = new is not None and written.path(field_id) == schema.path(field_id)
-        if new is None or not is_same or not _reads(written.find_field(field_id).field_type, new.field_type, metadata):
-            raise CommitConflictError(
-                f"the table's columns changed since {written.name_of(field_id)!r} was written: write the rows again"
-            )
+def still_fitting(written: Schema) -> ChangeMetadata:
+    """A change of nothing; it raises CommitFailedError where files of that schema don't fit the table any more."""
 
+    def updates_for(metadata: TableMetadata) -> list[TableUpdate]:
+        name = next(misread_columns(written, metadata.schema(), metadata.format_version), None)
+        if name is not None:
+            raise CommitFailedError(f"write the rows again: the table's columns changed since {name!r} was written")
+        return []
 
-def _reads(old: Type, new: Type, metadata: TableMetadata) -> bool:
-    return can_promote(old, new, metadata.format_version) if old.is_primitive else type(old) is type(new)
+    return ChangeMetadata(updates_for)
 
 
 def is_answered(repository: Repository, idempotency_key: str) -> bool:

@@ -14,7 +14,11 @@ from pinned_files import position_deletes
 
 import icecore
 from icecore.engine.errors import CommitFailedError, ValidationError
+from icecore.engine.operations.copy_on_write import write_again
+from icecore.engine.operations.replace_files import DecidedRows
+from icecore.engine.properties.table_properties import UPDATE_ISOLATION
 from icecore.engine.spec.types import LongType
+from icecore.engine.table.deciding_transaction import DecidingTransaction
 from icecore.engine.table.transaction import Transaction
 
 MERGE_ON_READ = {"write.delete.mode": "merge-on-read"}
@@ -86,10 +90,14 @@ def test_rl6_rows_keep_ids_that_they_got_meanwhile(table: icecore.Table) -> None
     other.delete("id = 1")
     table.upgrade(3)
     table.append(rows(3))
-    fields = {"selected_fields": ("id", "_row_id"), "row_filter": "id > 1"}
-    before = table.scan(**fields).to_arrow().to_pylist()
+    before = row_ids(table)
     other.commit()
-    assert sorted(table.refresh().scan(**fields).to_arrow().to_pylist(), key=str) == sorted(before, key=str)
+    assert row_ids(table.refresh()) == {i: before[i] for i in (2, 3)}
+
+
+def row_ids(table: icecore.Table) -> dict[int, int]:
+    found = table.scan(selected_fields=("id", "_row_id")).to_arrow()
+    return dict(zip(found["id"].to_pylist(), found["_row_id"].to_pylist(), strict=True))
 
 
 def test_d1_a_delete_after_an_upgrade_in_its_transaction_is_a_vector(catalog: icecore.Catalog) -> None:
@@ -131,7 +139,14 @@ def test_ids_that_were_given_out_meanwhile_refuse_files_under_them(
         other.commit()
 
 
-@pytest.mark.parametrize("change", ["delete", "upsert", "rewrite_position_delete_files"])
+PLANNED: dict[str, Change] = {
+    "delete": CHANGED["delete"],
+    "upsert": CHANGED["upsert"],
+    "merge": lambda tx: tx.rewrite_position_delete_files(),
+}
+
+
+@pytest.mark.parametrize("change", PLANNED)
 def test_d1_an_upgrade_after_the_planning_makes_it_plan_again(
     catalog: icecore.Catalog, losing: list[Callable[[], Any]], change: str
 ) -> None:
@@ -142,7 +157,8 @@ def test_d1_an_upgrade_after_the_planning_makes_it_plan_again(
     for gone in (2, 3):
         table.delete(f"id = {gone}")
     losing.append(lambda: catalog.load_table("ns.t").upgrade(3))
-    CHANGED[change](table) if change in CHANGED else table.rewrite_position_delete_files()
+    with table.transaction() as transaction:
+        PLANNED[change](transaction)
     assert ids_of(table) == {"delete": [1, 5, 6]}.get(change, [1, 4, 5, 6])
     assert table.inspect.delete_files()["file_format"].to_pylist() == ["PUFFIN"]
 
@@ -157,3 +173,88 @@ def test_d1_position_delete_files_that_are_given_are_refused_after_an_upgrade(
     with pytest.raises(ValidationError, match="takes deletion vectors"):
         other.commit()
     assert ids_of(table.refresh()) == [1, 2]
+
+
+def replace_name(catalog: icecore.Catalog) -> None:
+    catalog.load_table("ns.t").update_schema().delete_column("name").commit()
+    catalog.load_table("ns.t").update_schema().add_column("name", "string").commit()
+
+
+def require_name(catalog: icecore.Catalog) -> None:
+    update = catalog.load_table("ns.t").update_schema(allow_incompatible_changes=True)
+    update.update_column("name", required=True).commit()
+
+
+def replace_table(catalog: icecore.Catalog) -> None:
+    catalog.replace_table("ns.t", pa.schema([pa.field("id", pa.int64()), pa.field("more", pa.int64(), nullable=False)]))
+
+
+WRITTEN: dict[str, Change] = {
+    "append": lambda tx: tx.append(rows(9)),
+    "overwrite": lambda tx: tx.overwrite(rows(9), "id = 1"),
+}
+
+
+@pytest.mark.parametrize("meanwhile", [replace_name, require_name, replace_table])
+@pytest.mark.parametrize("change", WRITTEN)
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_rows_that_were_written_for_other_columns_are_refused(
+    catalog: icecore.Catalog,
+    table: icecore.Table,
+    losing: list[Callable[[], Any]],
+    meanwhile: Callable[[icecore.Catalog], object],
+    change: str,
+    is_planned: bool,
+) -> None:
+    """Values would be lost or read as missing, whether the columns changed before the commit was planned or after."""
+    other = table.transaction()
+    WRITTEN[change](other)
+    losing.append(lambda: meanwhile(catalog)) if is_planned else meanwhile(catalog)
+    with pytest.raises(CommitFailedError, match=r"columns changed since '(name|more)' was written"):
+        other.commit()
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "row"),
+    [
+        (lambda t: t.update_schema().rename_column("name", "other").commit(), {"id": 9, "other": "n9"}),
+        (lambda t: t.update_schema().delete_column("name").commit(), {"id": 9}),
+        (lambda t: t.update_schema().add_column("w", LongType()).commit(), {"id": 9, "name": "n9", "w": None}),
+    ],
+)
+def test_rows_are_appended_though_columns_came_went_or_were_renamed(
+    table: icecore.Table, meanwhile: Callable[[icecore.Table], object], row: dict[str, Any]
+) -> None:
+    other = table.refresh().transaction()
+    other.append(rows(9))
+    meanwhile(table)
+    other.commit()
+    assert table.refresh().scan("id = 9").to_arrow().to_pylist() == [row]
+
+
+def test_an_upsert_is_planned_again_for_a_column_that_took_a_name(
+    catalog: icecore.Catalog, table: icecore.Table, losing: list[Callable[[], Any]]
+) -> None:
+    losing.append(lambda: replace_name(catalog))
+    table.upsert(rows(9), ["id"])
+    assert table.refresh().scan("name = 'n9'").to_arrow()["id"].to_pylist() == [9]
+
+
+def test_a_dry_run_tells_of_columns_that_changed(catalog: icecore.Catalog, table: icecore.Table) -> None:
+    dry = table.transaction(dry_run=True)
+    dry.append(rows(9))
+    replace_name(catalog)
+    dry.commit()
+    assert dry.outcome is not None and "columns changed since 'name' was written" in dry.outcome.conflicts[0]
+
+
+def test_rows_that_were_decided_are_refused_for_a_column_that_took_a_name(
+    catalog: icecore.Catalog, table: icecore.Table
+) -> None:
+    """As those of a MERGE by Spark, whose files are written before the commit begins."""
+    other = DecidingTransaction.of(table, {})
+    write = lambda at, _: DecidedRows(added=tuple(write_again(rows(9), at.metadata, at.storage)))
+    other.decide(write, UPDATE_ISOLATION)
+    replace_name(catalog)
+    with pytest.raises(CommitFailedError, match="columns changed since 'name' was written"):
+        other.commit()

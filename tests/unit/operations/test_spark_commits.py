@@ -302,6 +302,19 @@ def test_columns_that_a_stream_brings_are_taken_in_once(warehouse: Path, table: 
     assert (found["sum"].to_pylist().count(100), found["amount"].to_pylist().count(100)) == (2, 1)
 
 
+def test_a_batch_is_refused_where_a_column_took_the_name_of_one_of_its_own(
+    warehouse: Path, table: icecore.Table
+) -> None:
+    writer = stream_writer(warehouse)
+    messages = written(writer._files, "q")
+    table.update_schema().delete_column("amount").commit()
+    table.update_schema().add_column("amount", "int").commit()
+    with pytest.raises(CommitConflictError, match="columns changed since 'amount' was written"):
+        writer.commit(messages, 0)
+    writer.abort(messages, 0)
+    assert there(messages) == [False]
+
+
 def staging(wap_id: str) -> Any:
     """A function of a stream that deletes and appends, staged under an id."""
 
