@@ -280,4 +280,3 @@ def _moved(found: Difference) -> ForeignCommitError:
         f"{name_text(found.identifier)}: another engine committed {found.row_location} through iceberg_tables; the log "
         f"ends at {found.logged_location}"
     )
-

@@ -234,7 +234,7 @@ class PendingCommit:
         self.add_action(PickSnapshot(pick, self.new_snapshot_id()))
 
     def add_writing(self, action: Action, given: Iterable[ContentFile] = ()) -> None:
-        """Adds an operation that writes files when planned; all but `given` ones are written by it or by this commit."""
+        """Adds an operation that writes files when planned; all but `given` ones are its own or this commit's."""
         from_caller = {f.file_path for f in given}
         self._rely_on_shape()
         plan = self._plan_of(action)
