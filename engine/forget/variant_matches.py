@@ -10,15 +10,12 @@ import struct
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from attrs import frozen
 
 from icecore.engine.data.variant.variant_encoding import ARRAY, OBJECT, PRIMITIVE, child_offsets, value_size
-
-if TYPE_CHECKING:
-    from icecore.engine.forget.value_matches import Wanted
 
 Decoder = Callable[[bytes], Any]
 
@@ -60,18 +57,18 @@ class VariantMatches:
     stored: Mapping[int, bytes]
 
     @classmethod
-    def of(cls, wanted: Wanted) -> VariantMatches:
-        """The forms of a value by its text."""
+    def of(cls, text: str, typed: Callable[[pa.DataType], pa.Scalar | None]) -> VariantMatches:
+        """The forms of a value by its text; `typed` gives it in a type, None where it says none."""
         stored: dict[int, bytes] = {}
-        if (boolean := wanted.typed(pa.bool_())) is not None:
+        if (boolean := typed(pa.bool_())) is not None:
             stored[_TRUE if boolean.as_py() else _FALSE] = b""
         for type_id, kind in _TIMES.items():
-            if (found := wanted.typed(kind)) is not None:
+            if (found := typed(kind)) is not None:
                 width = 4 if pa.types.is_date32(kind) else 8
                 stored[type_id] = int(found.value).to_bytes(width, "little", signed=True)
         with contextlib.suppress(ValueError):
-            stored[_UUID] = uuid.UUID(wanted.text).bytes
-        return cls(_number(wanted.text), stored)
+            stored[_UUID] = uuid.UUID(text).bytes
+        return cls(_number(text), stored)
 
     def count(self, values: pa.Array) -> int:
         """The number of matches in the binary values of variants; bytes that are no variant have none."""
