@@ -64,7 +64,9 @@ class Wanted:
             return self._count(array.dictionary_decode())
         if pa.types.is_struct(kind):
             found = sum(self._count(child) for child in array.flatten())
-            return found + (VariantMatches.of(self.text, self.typed).count(array.field("value")) if is_variant(kind) else 0)
+            return found + (
+                VariantMatches.of(self.text, self.typed).count(array.field("value")) if is_variant(kind) else 0
+            )
         if pa.types.is_map(kind):
             return self._count(array.keys) + self._count(array.items)
         if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
