@@ -53,8 +53,8 @@ CASE WHEN starts_with({path}, 'file:///') THEN substring({path}, 8)
 -- {plain}: `plain_path` of it
 , CASE WHEN starts_with({bound}, '/') THEN '/'
        ELSE regexp_extract({bound}, '^(/|[A-Za-z][A-Za-z0-9+.-]*://[^/]*/)') END AS root_{column},
-(root_{column} <> '' AND length({bound}) > length(root_{column})) OR regexp_matches({bound}, '^file:/[^/0]')
-    AS is_whole_{column},
+(root_{column} <> '' AND length({bound}) > length(root_{column}))
+    OR regexp_matches({bound}, '^(file:/[^/0]|[^/:]+/.)') AS is_whole_{column},
 CASE WHEN root_{column} = '' THEN {plain} ELSE substring({bound}, length(root_{column})) END AS plain_{column}
 
 -- name: above_path_bound

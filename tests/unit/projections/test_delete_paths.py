@@ -36,7 +36,7 @@ def may_lie(path: str, lower: str | None, upper: str | None) -> bool:
     def is_cut(bound: str) -> bool:
         root = re.match(r"/|[A-Za-z][A-Za-z0-9+.-]*://[^/]*/", bound)
         if root is None:
-            return not re.match(r"file:/[^/0]", bound)
+            return not re.match(r"file:/[^/0]|[^/:]+/.", bound)
         return root[0] == bound and not path.startswith(bound)
 
     above = lower is None or lower <= path or plain(lower) <= plain(path) or is_cut(lower)

@@ -15,6 +15,7 @@ COLUMNS = {f"{side}_{DELETE_PATH_ID}": "VARCHAR" for side in ("lower", "upper")}
 STORES = {
     "s3": (("s3://", "s3a://", "s3n://"), "my-company-warehouse/ns/t/data/f.parquet"),
     "local": (("file:///", "file:/", "/", "file://localhost/"), "tmp/warehouse/ns/t/data/f.parquet"),
+    "relative": (("",), "data/ns/t/f.parquet"),
     "hdfs": (("hdfs://nn:8020/", "hdfs:///", "/"), "user/hive/t/data/f.parquet"),
     "azure": (("abfss://c@acc.dfs.core.windows.net/", "abfs://c@acc.dfs.core.windows.net/"), "ns/t/data/f.parquet"),
 }
