@@ -54,12 +54,12 @@ def pair_names(adoption: AdoptionRun, differences: Sequence[Difference]) -> tupl
                 unread.append(now)
     # The order of names decides between those that are as near; before it, that a table is where it was.
     found.sort(key=lambda p: (p.rank, p.old is not p.now))
-    pairs, taken = list[Pair](), set[int]()
+    pairs, olds, rows = list[Pair](), set[int](), set[int]()
     for pair in found:
-        sides = {2 * id(pair.old), 2 * id(pair.now) + 1}
-        if not sides & taken:
+        if id(pair.old) not in olds and id(pair.now) not in rows:
             pairs.append(pair)
-            taken |= sides
+            olds.add(id(pair.old))
+            rows.add(id(pair.now))
     return pairs, unread
 
 

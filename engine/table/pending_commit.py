@@ -269,6 +269,7 @@ class PendingCommit:
         """Makes the commit raise CommitFailedError where its columns are others than those of files written now."""
         if files:
             check = still_fitting(self.metadata.schema())
+            # As an operation, since it is no change of metadata that anybody asked for.
             self._commands.append(lambda *_: check)
 
     def take_written(self, files: Iterable[ContentFile]) -> None:

@@ -13,8 +13,8 @@ from icecore.engine.errors import ValidationError
 from icecore.projections.audit.rules.rule_files import own_rules
 
 
-def messages(catalog: icecore.Catalog, rule: str, **options: object) -> list[str]:
-    return [f.message for f in catalog.audit(rules=[rule], **options).findings]  # type: ignore[arg-type]
+def messages(catalog: icecore.Catalog, rule: str, folder: Path | None = None) -> list[str]:
+    return [f.message for f in catalog.audit(rules=[rule], folder=folder).findings]
 
 
 def test_what_another_engine_did_is_not_said_of_a_person(catalog: icecore.Catalog) -> None:

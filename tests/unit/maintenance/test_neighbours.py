@@ -121,6 +121,16 @@ def test_a_table_registered_from_anothers_metadata_keeps_its_files(catalog: icec
     assert ids_of(copy.refresh()) == [1]
 
 
+def take_in(patch: pytest.MonkeyPatch, when: str, take: Callable[[], object]) -> None:
+    """Has a file taken in between the check of an expiry and its event, or between that and the deletion."""
+    if when == "after the check":
+        mark = Marking.mark_others
+        patch.setattr(Marking, "mark_others", lambda self: (mark(self), take())[0])
+    else:
+        finish = delete_files.finish
+        patch.setattr(delete_files, "finish", lambda *a: (take(), finish(*a))[1])
+
+
 @pytest.mark.parametrize("when", ["after the check", "after the event"])
 def test_a_file_that_is_taken_in_meanwhile_stays(
     catalog: icecore.Catalog, open_again: Callable[[], icecore.Catalog], monkeypatch: pytest.MonkeyPatch, when: str
@@ -134,12 +144,7 @@ def test_a_file_that_is_taken_in_meanwhile_stays(
         return peer.load_table("ns.u").add_files([path])
 
     with monkeypatch.context() as patch:
-        if when == "after the check":
-            mark = Marking.mark_others
-            patch.setattr(Marking, "mark_others", lambda self: (mark(self), take())[0])
-        else:
-            finish = delete_files.finish
-            patch.setattr(delete_files, "finish", lambda *a: (take(), finish(*a))[1])
+        take_in(patch, when, take)
         assert expire(table) == ()
     assert ids_of(peer.load_table("ns.u")) == [1]
     named = [e for e in store_of(catalog).events() if e.kind == "table.files-deleted"]
@@ -182,12 +187,7 @@ def test_what_another_engine_takes_in_meanwhile_stays(
 
     with monkeypatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore", delete_files.UnfinishedDeletionWarning)
-        if when == "after the check":
-            mark = Marking.mark_others
-            patch.setattr(Marking, "mark_others", lambda self: (mark(self), take())[0])
-        else:
-            finish = delete_files.finish
-            patch.setattr(delete_files, "finish", lambda *a: (take(), finish(*a))[1])
+        take_in(patch, when, take)
         assert expire(table) == ()
     monkeypatch.setattr(Adopter, "adopt_all_if_changed", adopt)
     delete_files.finish_due(repository_of(catalog))
