@@ -13,6 +13,7 @@ from icecore.engine.revert.branch_files import ROW_UPDATES, data_of
 from icecore.engine.revert.net_changes import changed_files
 from icecore.engine.revert.revert_metadata import Refuse
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.promotion import lacking_columns
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation
 from icecore.engine.spec.types import PrimitiveType
@@ -70,10 +71,8 @@ def _loosened(old: Schema, new: Schema) -> Iterator[str]:
             yield f"{old.name_of(field_id)!r} is {is_now.field_type}"
         if was.required and not is_now.required:
             yield f"{old.name_of(field_id)!r} may be null"
-    for field_id in sorted(old.field_ids - new.field_ids):
-        f, parent = old.find_field(field_id), old.parent_id(field_id)
-        if f.required and f.initial_default is None and (parent is None or parent in new.field_ids):
-            yield f"{old.name_of(field_id)!r}, which is required, is missing"
+    for name in lacking_columns(new, old):
+        yield f"{name!r}, which is required, is missing"
 
 
 def _written_since(repository: Repository, branch: str, after: TableState, now: TableState) -> pa.Table:

@@ -101,7 +101,7 @@ def misread_columns(written: Schema, schema: Schema, format_version: int) -> Ite
         is_another = schema.has_name(name) and not is_there
         if is_another or not (new is None or _holds(old, new, format_version)):
             yield name
-    yield from _lacking(written, schema)
+    yield from lacking_columns(written, schema)
 
 
 def _holds(old: NestedField, new: NestedField, format_version: int) -> bool:
@@ -111,7 +111,8 @@ def _holds(old: NestedField, new: NestedField, format_version: int) -> bool:
     return reads and (old.required or new.optional)
 
 
-def _lacking(written: Schema, schema: Schema) -> Iterator[str]:
+def lacking_columns(written: Schema, schema: Schema) -> Iterator[str]:
+    """The names of columns that files of one schema lack though another requires them and has no default for them."""
     for field_id in sorted(schema.field_ids - written.field_ids):
         new, parent = schema.find_field(field_id), schema.parent_id(field_id)
         if new.required and new.initial_default is None and (parent is None or parent in written.field_ids):
