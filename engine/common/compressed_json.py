@@ -1,4 +1,4 @@
-"""The bytes of metadata files: JSON, plain or compressed with gzip."""
+"""The bytes of metadata files: JSON, plain or compressed."""
 
 from __future__ import annotations
 
@@ -8,36 +8,56 @@ import zlib
 
 from icecore.engine.errors import ValidationError
 
-GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 MOST_BYTES_OF_METADATA = 2**30
 """The most bytes of another engine's metadata file, compressed or not: more than any real one has."""
 
 
 def decompress(data: bytes | str, where: str = "table metadata") -> bytes | str:
-    """The JSON text of a metadata file, compressed or not.
+    """The JSON text of a metadata file, compressed or not: by gzip or, as iceberg-go can, by zstd.
 
-    Raises ValidationError for gzip that is not whole, or has more than MOST_BYTES_OF_METADATA inside.
+    Raises ValidationError for what is compressed and not whole, or has more than MOST_BYTES_OF_METADATA inside.
     """
-    if not isinstance(data, bytes) or not data.startswith(GZIP_MAGIC):
+    if not isinstance(data, bytes) or not data.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
         return data
+    codec = "gzip" if data.startswith(GZIP_MAGIC) else "zstd"
     try:
-        text = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST_BYTES_OF_METADATA + 1)
+        text = (_gunzip if codec == "gzip" else _unzstd)(data, MOST_BYTES_OF_METADATA + 1)
     except (OSError, EOFError, zlib.error) as e:
-        raise ValidationError(f"{where} is not valid gzip: {e}") from e
+        raise ValidationError(f"{where} is not valid {codec}: {e}") from e
     if len(text) > MOST_BYTES_OF_METADATA:
-        raise ValidationError(f"{where} is gzip of more than {MOST_BYTES_OF_METADATA:,} bytes")
+        raise ValidationError(f"{where} is {codec} of more than {MOST_BYTES_OF_METADATA:,} bytes")
     return text
 
 
-def compress(data: bytes, codec: str) -> bytes:
-    """Metadata bytes by `write.metadata.compression-codec`, the same for the same input.
+def _gunzip(data: bytes, most: int) -> bytes:
+    return gzip.GzipFile(fileobj=io.BytesIO(data)).read(most)
 
-    Raises ValidationError for a codec other than `none` and `gzip`.
+
+def _unzstd(data: bytes, most: int) -> bytes:
+    import pyarrow as pa  # Slow to load, and few need it here.
+
+    return bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(most))
+
+
+def compress(data: bytes, codec: str) -> bytes:
+    """Metadata bytes by `write.metadata.compression-codec` or by zstd, the same for the same input.
+
+    Raises ValidationError for a codec other than `none`, `gzip` and `zstd`.
     """
     match codec:
         case "none":
             return data
         case "gzip":
             return gzip.compress(data, compresslevel=6, mtime=0)
+        case "zstd":
+            import pyarrow as pa
+
+            return bytes(pa.compress(data, codec="zstd", asbytes=True))
         case _:
-            raise ValidationError(f"metadata files are compressed by none or gzip, found {codec!r}")
+            raise ValidationError(f"metadata files are compressed by none, gzip or zstd, found {codec!r}")
+
+
+def codec_of_name(name: str) -> str:
+    """The codec of a metadata file by its name, as readers tell it: gzip for `.gz`, zstd for `.zstd`, else none."""
+    return "gzip" if ".gz" in name else "zstd" if ".zstd" in name else "none"

@@ -15,7 +15,7 @@ import pyarrow as pa
 from attrs import define, evolve, field, frozen
 
 from icecore.engine.commit.writable_entries import encoded_manifest
-from icecore.engine.common.compressed_json import compress
+from icecore.engine.common.compressed_json import codec_of_name, compress
 from icecore.engine.common.lazy_property import lazy_property
 from icecore.engine.common.location import LocationMapping, given_location, is_inside, local_path
 from icecore.engine.common.text import short_repr
@@ -98,7 +98,7 @@ class _Rewriting:
         folder = metadata_folder(metadata.location, metadata.properties)
         location = self.moved(state.metadata_location or f"{folder}/00000-{state.event_hash[:32]}.metadata.json")
         # Readers tell the codec by the file's name, whatever the table's property says by now.
-        codec = "gzip" if ".gz" in location.rpartition("/")[2] else "none"
+        codec = codec_of_name(location.rpartition("/")[2])
         self._put(location, compress(TableMetadata.from_dict(told).to_json(), codec))
         files = tuple((source, target) for target, source in sorted(self.files.items()))
         text = io.StringIO()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -74,14 +73,18 @@ def test_a_hint_that_never_ends_is_none(catalog: icecore.Catalog, tmp_path: Path
     assert registered.metadata_location == table.metadata_location
 
 
-def test_gzip_of_more_than_a_metadata_file_may_have_is_refused(
-    catalog: icecore.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("codec", "ending"), [("gzip", "gz"), ("zstd", "zstd")])
+def test_more_than_a_metadata_file_may_have_is_refused(
+    catalog: icecore.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str, ending: str
 ) -> None:
     """A few bytes hold any number of them."""
     monkeypatch.setattr(compressed_json, "MOST_BYTES_OF_METADATA", 1000)
-    path = tmp_path / "v1.gz.metadata.json"
-    path.write_bytes(gzip.compress(bytes(100_000)))
-    with pytest.raises(CorruptFileError, match="gzip of more than 1,000 bytes"):
+    path = tmp_path / f"v1.{ending}.metadata.json"
+    path.write_bytes(compressed_json.compress(bytes(100_000), codec))
+    with pytest.raises(CorruptFileError, match=f"{codec} of more than 1,000 bytes"):
+        catalog.register_table("ns.t", str(path))
+    path.write_bytes(compressed_json.compress(b"{}", codec)[:-5])
+    with pytest.raises(CorruptFileError, match=f"not valid {codec}"):
         catalog.register_table("ns.t", str(path))
 
 

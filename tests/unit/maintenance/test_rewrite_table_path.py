@@ -13,6 +13,7 @@ from core_tables import ids_of, local, make_table, rows
 from pyiceberg.table import StaticTable
 
 import icecore
+from icecore.engine.common.compressed_json import ZSTD_MAGIC, compress, decompress
 from icecore.engine.errors import ValidationError
 
 
@@ -81,16 +82,20 @@ def test_nothing_is_staged_over_the_table(catalog: icecore.Catalog, tmp_path: Pa
     assert catalog.verify(deep=True).ok
 
 
-def test_the_metadata_file_is_compressed_as_its_name_says(catalog: icecore.Catalog, tmp_path: Path) -> None:
-    """Other engines go by the name, and the property may have been set by hand."""
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_the_metadata_file_is_compressed_as_its_name_says(catalog: icecore.Catalog, tmp_path: Path, codec: str) -> None:
+    """Other engines go by the name, and the property may have been set by hand; iceberg-go writes zstd."""
     table = make_table(catalog, properties={"write.metadata.compression-codec": "none"})
     table.append(rows(1))
     found = orjson.loads(local(table.metadata_location).read_bytes())
     found["properties"]["write.metadata.compression-codec"] = "gzip"
-    theirs = local(table.metadata_location).with_name("00009-theirs.metadata.json")
-    theirs.write_bytes(orjson.dumps(found))
+    ending = ".zstd" if codec == "zstd" else ""
+    theirs = local(table.metadata_location).with_name(f"00009-theirs{ending}.metadata.json")
+    theirs.write_bytes(compress(orjson.dumps(found), codec))
     catalog.unregister_table("ns.t")
-    taken = catalog.register_table("ns.t", theirs.as_uri())
+    taken = catalog.register_table("ns.t", str(theirs.parents[1]))
     there = taken.maintenance.rewrite_table_path(taken.location(), f"{tmp_path}/there", f"{tmp_path}/staged")
     (staged,) = (source for source, target in there.files if target == there.metadata_location)
-    assert orjson.loads(local(staged).read_bytes())["table-uuid"] == found["table-uuid"]
+    data = local(staged).read_bytes()
+    assert data.startswith(ZSTD_MAGIC) == (codec == "zstd")
+    assert orjson.loads(decompress(data))["table-uuid"] == found["table-uuid"]

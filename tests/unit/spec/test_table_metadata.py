@@ -9,18 +9,20 @@ from typing import Any
 import pytest
 from metadata_samples import SCHEMA, metadata, parse, snapshot
 
+from icecore.engine.common.compressed_json import compress
 from icecore.engine.errors import NoSuchSnapshotError, UnsupportedFormatVersionError, ValidationError
 from icecore.engine.spec.metadata import TableMetadata
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_md1_md8_a_file_comes_back_as_it_was(version: int) -> None:
-    """MD1, MD8: each version's own form is read and written without a change, gzip or not."""
+    """MD1, MD8: each version's own form is read and written without a change, compressed or not."""
     obj = metadata(version)
     found = parse(obj)
     assert json.loads(found.to_json()) == obj
     assert TableMetadata.from_json(found.to_json()) == found
-    assert TableMetadata.from_json(gzip.compress(found.to_json())) == found
+    for codec in ("gzip", "zstd"):
+        assert TableMetadata.from_json(compress(found.to_json(), codec)) == found
     assert ("schema" in obj) == ("partition-spec" in obj) == (version == 1)
 
 
