@@ -12,12 +12,13 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from attrs import frozen
 
 T = TypeVar("T")
-Turn: TypeAlias = "AbstractContextManager[None, None]"
+Turn: TypeAlias = "AbstractContextManager[object, None]"
 """A context that one thread at a time is in."""
 
 
@@ -81,12 +82,15 @@ class PerThread(Generic[T]):
 
 
 class Lock:
-    """A reentrant lock that is free in a forked process; every lock of the engine is one."""
+    """A reentrant lock that is free in a forked process; every lock of the engine is one.
+
+    `with` takes the methods of the lock that there is, and calls these: an interrupt can't come between the call that
+    takes it and the block that gives it back, as it could in a method written in Python. A fork within the block leaves
+    the block its own lock.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        # The locks that the holder entered, innermost last: a fork in between replaces `_lock`.
-        self._entered: list[threading.RLock] = []
         watch(self)
 
     def forget_parent(self) -> None:
@@ -94,21 +98,19 @@ class Lock:
         self._lock = threading.RLock()
 
     def within(self, seconds: float, otherwise: type[Exception]) -> Turn:
-        """A context that holds the lock; raises `otherwise` where it is not free within `seconds`."""
+        """A context that holds the lock; raises `otherwise` where it is not free within `seconds`.
+
+        For threads that no signal interrupts, as only the main one is.
+        """
         return _WithinTime(self, seconds, otherwise)
 
-    def enter(self, seconds: float = -1) -> bool:
-        """Whether the thread got the lock within `seconds`; a negative number waits without end."""
-        lock = self._lock
-        if entered := lock.acquire(timeout=seconds):
-            self._entered.append(lock)
-        return entered
+    @property
+    def __enter__(self) -> Callable[[], bool]:
+        return self._lock.__enter__
 
-    def __enter__(self) -> None:
-        self.enter()
-
-    def __exit__(self, *_: object) -> None:
-        self._entered.pop().release()
+    @property
+    def __exit__(self) -> Callable[..., None]:
+        return self._lock.__exit__
 
 
 @frozen
@@ -117,12 +119,17 @@ class _WithinTime:
     seconds: float
     otherwise: type[Exception]
 
-    def __enter__(self) -> None:
-        if not self.lock.enter(self.seconds):
-            raise self.otherwise
+    @property
+    def __enter__(self) -> Callable[[], None]:
+        return partial(self._take, self.lock._lock)
 
-    def __exit__(self, *error: object) -> None:
-        self.lock.__exit__(*error)
+    @property
+    def __exit__(self) -> Callable[..., None]:
+        return self.lock.__exit__
+
+    def _take(self, lock: threading.RLock) -> None:
+        if not lock.acquire(timeout=self.seconds):
+            raise self.otherwise
 
 
 def _after_fork() -> None:

@@ -137,13 +137,13 @@ def _by_place(planned: PlannedFiles, options: CompactionOptions) -> Iterator[lis
         "max_size": options.max_file_size_bytes,
     }
     with ROWS_AT_HAND.connect() as connection:
-        connection.register("planned_files", numbered(planned.files))
-        connection.register("planned_pairs", planned.pairs.to_arrow())
+        duck.register(connection, "planned_files", numbered(planned.files))
+        duck.register(connection, "planned_pairs", planned.pairs.to_arrow())
         deletes = numbered(planned.deletes)
         if "referenced_data_file" not in deletes.column_names:
             duck.rows(connection, query("plan/compaction.sql", "no_deletes"))
         else:
-            connection.register("planned_deletes", deletes)
+            duck.register(connection, "planned_deletes", deletes)
         rows = duck.rows(connection, query("plan/compaction.sql", "candidates"), parameters)
     groups: dict[bytes, list[_Candidate]] = {}
     for path, size, place, has_many_deletes in rows:

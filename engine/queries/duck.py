@@ -28,6 +28,8 @@ class Statement:
 
 _PARAMETER = re.compile(r"\$(\w+)")
 _NO_COLUMN = re.compile(r'Referenced column "(.*?)" not found')
+_INTERRUPTED = re.compile(r"^(?:.* failed: )?KeyboardInterrupt:?\s*$", re.MULTILINE)
+"""The words in DuckDB's error where what it called in Python was interrupted."""
 _recorded: ContextVar[list[Statement] | None] = ContextVar("recorded", default=None)
 
 
@@ -60,11 +62,11 @@ def as_text(said: str) -> str:
 
 @contextmanager
 def ctrl_c() -> Iterator[None]:
-    """A context in which Ctrl-C while DuckDB works is a KeyboardInterrupt, as anywhere else in Python."""
+    """A context in which Ctrl-C is a KeyboardInterrupt while DuckDB works, or Python for it, as anywhere else."""
     try:
         yield
-    except RuntimeError as e:
-        if str(e) == "Query interrupted":
+    except (RuntimeError, duckdb.Error) as e:
+        if str(e) == "Query interrupted" or _INTERRUPTED.search(str(e)):
             raise KeyboardInterrupt from e
         raise
 
@@ -115,11 +117,18 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def register(connection: duckdb.DuckDBPyConnection, name: str, table: object) -> None:
+    """Gives an Arrow table, or a stream of one, a name in DuckDB."""
+    with ctrl_c():
+        connection.register(name, table)
+
+
 @contextmanager
 def registered(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Iterator[None]:
     """A context in which an Arrow table has a name in DuckDB."""
-    connection.register(name, table)
+    register(connection, name, table)
     try:
         yield
     finally:
-        connection.unregister(name)
+        with ctrl_c():
+            connection.unregister(name)

@@ -256,7 +256,8 @@ def _preparation(
 def _duckdb_refusals(owner: str) -> Iterator[None]:
     """A context in which DuckDB's errors become those of a wrong query."""
     try:
-        yield
+        with duck.ctrl_c():
+            yield
     except duckdb.Error as e:
         raise ValidationError(f"{owner} can't be run: {reason(e)}") from e
 

@@ -262,7 +262,7 @@ class QueryAnswer:
             else:
                 if name not in self._arrow:
                     self._arrow[name] = rows.read()
-                con.register(name, self._arrow[name])
+                duck.register(con, name, self._arrow[name])
         for name, sql in self._prepared.views.items():
             make_view(con, name, sql)
 

@@ -27,4 +27,4 @@ def told_time(sql: str) -> str | None:
 def tell_time(con: duckdb.DuckDBPyConnection, now: str | None) -> None:
     """Makes all functions of a connection tell this time."""
     if now is not None:
-        con.execute(query("query/told_time.sql", "functions", now=now)).fetchall()
+        duck.rows(con, query("query/told_time.sql", "functions", now=now))

@@ -89,13 +89,13 @@ def _register(
     needed = needed_tables(statement, AUDIT_SCHEMAS, values)
     asks_for = partial(names_any, statement)
     for name in sorted(needed, key=lambda n: (n == "problems", n)):
-        con.register(name, AUDIT_TABLES[name](source(needed[name], asks_for)))
+        duck.register(con, name, AUDIT_TABLES[name](source(needed[name], asks_for)))
     return set(needed)
 
 
 def _register_empty(con: duckdb.DuckDBPyConnection) -> None:
     for name, schema in AUDIT_SCHEMAS.items():
-        con.register(name, schema.empty_table())
+        duck.register(con, name, schema.empty_table())
 
 
 def _reason(

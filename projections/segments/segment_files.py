@@ -153,9 +153,10 @@ class Growing:
         """Appends rows whose manifests, numbered in `m`, follow on those that are there."""
         # DuckDB finds it by its name in this frame: a registered table would be held until the transaction ends.
         incoming, source = rows, query(FILE, "incoming")
-        if self.info.columns:
-            self._make_room(_kinds(self.connection.execute(query(FILE, "describe", source=source)).fetchall()))
-        ((count,),) = self.connection.execute(self._taken_in(source)).fetchall()
+        with duck.ctrl_c():
+            if self.info.columns:
+                self._make_room(_kinds(self.connection.execute(query(FILE, "describe", source=source)).fetchall()))
+            ((count,),) = self.connection.execute(self._taken_in(source)).fetchall()
         self._added(typed, manifests, idle or [0] * len(manifests), count)
         del incoming
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pyarrow as pa
@@ -224,13 +226,40 @@ def test_a_lock_that_was_entered_before_a_fork_is_left_after_it() -> None:
         with lock, lock:
             return True
 
-    def inside() -> bool:
-        lock.__exit__()
-        return again()
+    def block() -> Iterator[bool]:
+        with lock:
+            yield again()
+        yield again()
 
-    with lock:
-        outcome = Child(lambda say: say("found", (again(), inside()))).wait(timeout_s=60)
-    assert outcome.get("found") == (True, True) and again()
+    inside = block()
+    assert next(inside)
+    outcome = Child(lambda say: say("found", (again(), next(inside)))).wait(timeout_s=60)
+    assert outcome.get("found") == (True, True) and next(inside)
+
+
+def test_an_interrupt_leaves_no_lock_held() -> None:
+    """One that comes as the lock was taken, and before the block that gives it back has begun."""
+    lock = Lock()
+
+    def interrupt(frame: FrameType, event: str, called: object) -> None:
+        if event == "c_return" and getattr(called, "__name__", "") in ("acquire", "__enter__"):
+            raise KeyboardInterrupt
+
+    def take() -> None:
+        with lock:
+            taken.append(threading.get_ident())
+
+    taken: list[int] = []
+    sys.setprofile(interrupt)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            take()
+    finally:
+        sys.setprofile(None)
+    other = threading.Thread(target=take, daemon=True)
+    other.start()
+    other.join(timeout=30)
+    assert taken[-1] == other.ident
 
 
 def test_every_lock_is_one_that_a_fork_renews() -> None:

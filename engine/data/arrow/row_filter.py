@@ -75,7 +75,7 @@ def keep_rows(rows: pa.Table, bound: Expression, schema: Schema) -> pa.Table:
         condition = to_sql(bound, columns.column, parameters, columns.bucket, listed)
         named("data_rows", pa.table({**columns.found, "place": np.arange(rows.num_rows)}))
         sql = query("plan/rows.sql", "selected", condition=condition)
-        places: pa.Table = con.sql(sql, params=parameters).to_arrow_table()
+        places = duck.arrow(con, sql, parameters)
     mask = np.zeros(rows.num_rows, dtype=bool)
     mask[places["place"].to_numpy()] = True
     return rows.filter(pa.array(mask))

@@ -17,6 +17,7 @@ from icecore.engine.data.arrow.arrow_extensions import is_variant
 from icecore.engine.data.arrow.arrow_schema import FIELD_ID_KEY, is_list_like
 from icecore.engine.data.file.file_field import FileField, file_fields
 from icecore.engine.errors import CorruptFileError
+from icecore.engine.queries import duck
 from icecore.engine.queries.named_queries import query, quote
 
 _SQL = "data/parquet.sql"
@@ -39,7 +40,7 @@ class DuckDBParquet:
         self._location = location
         self._connection = duckdb.connect(config={"threads": 1, "arrow_lossless_conversion": True})
         try:
-            elements = self._connection.execute(query(_SQL, "elements"), {"path": path}).fetchall()
+            elements = duck.rows(self._connection, query(_SQL, "elements"), {"path": path})
             arrow = self._reader(query(_SQL, "all_columns"), 1).schema
         except duckdb.Error as e:
             raise CorruptFileError(f"{location} can't be decoded: {e}") from e
@@ -55,7 +56,8 @@ class DuckDBParquet:
         columns = "".join(f"{quote(n)}, " for n in names)
         sql = query(_SQL, "columns", columns=columns)
         try:
-            yield from self._reader(sql, batch_rows)
+            with duck.ctrl_c():
+                yield from self._reader(sql, batch_rows)
         except duckdb.Error as e:
             raise CorruptFileError(f"{self._location} can't be decoded: {e}") from e
 

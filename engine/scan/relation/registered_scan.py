@@ -60,7 +60,7 @@ def register_relation(connection: duckdb.DuckDBPyConnection, name: str, relation
         if isinstance(rows, RowStream):
             own = RowStream(rows.schema, rows.read)
             streams.append(own)
-        connection.register(part, own)
+        duck.register(connection, part, own)
     make_view(connection, name, relation.sql)
     return streams
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
+import duckdb
+import pyarrow as pa
 import pytest
 
 from icecore.engine.errors import QueryLimitError
@@ -25,3 +28,19 @@ def test_ctrl_c_while_duckdb_works_is_a_keyboard_interrupt() -> None:
         raise RuntimeError("Query interrupted")
     with pytest.raises(RuntimeError, match="other"), duck.ctrl_c():
         raise RuntimeError("other")
+
+
+def test_ctrl_c_while_duckdb_reads_a_stream_is_a_keyboard_interrupt() -> None:
+    """DuckDB makes an error of its own of what Python raises for it; a value in an error is none."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        raise KeyboardInterrupt
+        yield
+
+    con = limited_connection(None)
+    stream = pa.RecordBatchReader.from_batches(pa.schema([("a", pa.int64())]), batches())
+    with pytest.raises(KeyboardInterrupt), duck.registered(con, "stream", stream):
+        duck.rows(con, "FROM stream")
+    with pytest.raises(duckdb.ConversionException, match="KeyboardInterrupt"):
+        duck.rows(con, "SELECT 'failed: KeyboardInterrupt'::INT")
+    con.close()
