@@ -49,9 +49,13 @@ class LeftToParent:
     connection that is dropped so must not be closed. Kept in a `threading.local` beside the connections.
     """
 
+    # An interrupt may end `__init__` before it has set them.
+    _connections: tuple[object, ...] = ()
+    _pid = 0
+
     def __init__(self, *connections: object) -> None:
-        self._connections = connections
         self._pid = os.getpid()
+        self._connections = connections
 
     @property
     def is_own(self) -> bool:
