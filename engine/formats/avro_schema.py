@@ -7,6 +7,7 @@ Spec: Appendix A, Avro (M7). A *plain* type is a type of a writer's schema with 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, assert_never
 
@@ -55,6 +56,16 @@ def field(name: str, field_id: int, avro_type: Any, *, optional: bool = False) -
     if avro_name != name:
         out[FIELD_NAME] = name
     return {**out, FIELD_ID: field_id}
+
+
+def record_fields(fields: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The fields of one record. A name that an earlier field has after both were sanitized gets its id behind it."""
+    out, taken = [], set[str]()
+    for f in fields:
+        name = f["name"] if f["name"] not in taken else f"{f['name']}_{f[FIELD_ID]}"
+        free = _free(name, taken)
+        out.append(f if free == f["name"] else {**f, "name": free, FIELD_NAME: f.get(FIELD_NAME, f["name"])})
+    return out
 
 
 def int_map(key_id: int, value_id: int, value: str) -> dict[str, Any]:

@@ -34,13 +34,10 @@ def entry_avro_schema(spec: PartitionSpec, types: Iterable[PrimitiveType], forma
 
 def _partition_fields(spec: PartitionSpec, types: Iterable[PrimitiveType]) -> list[dict[str, Any]]:
     taken: set[str] = set()
-    out: list[dict[str, Any]] = []
-    for f, result in zip(spec.fields, types, strict=True):
-        written = field(f.name, f.field_id, avro_schema.avro_type(result, taken), optional=True)
-        if any(written["name"] == other["name"] for other in out):
-            written |= {"name": f"{written['name']}_{f.field_id}", avro_schema.FIELD_NAME: f.name}
-        out.append(written)
-    return out
+    return avro_schema.record_fields(
+        field(f.name, f.field_id, avro_schema.avro_type(result, taken), optional=True)
+        for f, result in zip(spec.fields, types, strict=True)
+    )
 
 
 def _data_file_fields(partition: dict[str, Any], format_version: int) -> list[dict[str, Any]]:

@@ -54,19 +54,20 @@ ROOT = "table"
 _LONG_BACKED = (TimeType, *TIMESTAMP_TYPES)
 
 
-def schema_to_avro(schema: Schema) -> dict[str, Any]:
-    """The Avro schema of a table's rows, with field ids at every level."""
-    return _AvroWriter().record(ROOT, schema.fields)
-
-
 @frozen
 class _AvroWriter:
-    """Avro types of one schema; `taken` are the names that it has used."""
+    """Avro types of one schema, with field ids at every level.
+
+    `taken` are the names of types that it has used, `names` those of the fields of its records, by id.
+    """
 
     taken: set[str] = field(factory=lambda: {ROOT})
+    names: dict[int, str] = field(factory=dict)
 
     def record(self, name: str, fields: tuple[NestedField, ...]) -> dict[str, Any]:
-        return {"type": "record", "name": name, "fields": [self.field(f) for f in fields]}
+        written = avro_schema.record_fields(self.field(f) for f in fields)
+        self.names.update((f[avro_schema.FIELD_ID], f["name"]) for f in written)
+        return {"type": "record", "name": name, "fields": written}
 
     def field(self, f: NestedField) -> dict[str, Any]:
         out = avro_schema.field(f.name, f.field_id, self.type(f), optional=f.optional)
@@ -96,7 +97,9 @@ class _AvroWriter:
 
 @frozen
 class AvroForm:
-    """Columns as the values that Avro encodes: numbers, bytes, text; names as Avro allows them."""
+    """Columns as the values that Avro encodes: numbers, bytes, text; the fields of records by their `names` there."""
+
+    names: Mapping[int, str]
 
     def primitive(self, t: PrimitiveType) -> pa.DataType:
         """See `Form`."""
@@ -126,7 +129,7 @@ class AvroForm:
 
     def field(self, f: NestedField, arrow_type: pa.DataType) -> pa.Field:
         """See `Form`."""
-        return pa.field(avro_schema.sanitize(f.name), arrow_type)
+        return pa.field(self.names.get(f.field_id, f.name), arrow_type)
 
     def map_type(self, key: pa.Field, value: pa.Field) -> pa.DataType:
         """See `Form`: maps with string keys stay maps."""
@@ -155,7 +158,9 @@ class AvroEncoder:
         self._options = options
         self._sink = sink
         self._location = location
-        schema = schema_to_avro(stored)
+        writer = _AvroWriter()
+        schema = writer.record(ROOT, stored.fields)
+        self._form = AvroForm(writer.names)
         self._encoding = fastavro.parse_schema(without_logical_types(schema))
         self._sync_marker = secrets.token_bytes(SYNC_SIZE)
         metadata = {"avro.schema": orjson.dumps(schema).decode(), **key_values}
@@ -164,7 +169,7 @@ class AvroEncoder:
     def write(self, rows: pa.Table) -> None:
         """See `Encoder`. Raises ValidationError where a map has a key twice, which an Avro map can't hold."""
         try:
-            records = form_table(AvroForm(), rows, self._stored).to_pylist(maps_as_pydicts="strict")
+            records = form_table(self._form, rows, self._stored).to_pylist(maps_as_pydicts="strict")
         except KeyError as e:
             raise ValidationError(f"{self._location}: a map has a key twice, which Avro can't store: {e}") from e
         encoded = io.BytesIO()

@@ -31,7 +31,10 @@ def stripe_batches(
     }
     try:
         reader = pyorc.Reader(
-            source, column_names=names, struct_repr=pyorc.StructRepr.TUPLE, converters=converters
+            source,
+            column_indices=map(schema.get_field_index, names),
+            struct_repr=pyorc.StructRepr.TUPLE,
+            converters=converters,
         ).read_stripe(stripe)
         while rows := reader.read(batch_rows):
             columns = [_array([r[i] for r in rows], f.type) for i, f in enumerate(fields)]

@@ -232,8 +232,10 @@ class OrcSource:
             raise CorruptFileError(f"{self.location}: stripe {i} should have {rows} rows, found {read}")
 
     def _arrow_batches(self, i: int, names: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        # Arrow takes a name for the path to a nested column where there is one.
+        are_paths = any(n.startswith(f"{f.name}.") for n in names for f in self.fields)
         try:
-            whole = self._file.read_stripe(i, columns=names)
+            whole = self._file.read_stripe(i, columns=None if are_paths else names)
         except pa.ArrowInvalid as e:
             if _TOO_FAR not in str(e):
                 raise

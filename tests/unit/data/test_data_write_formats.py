@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pytest
 
+from icecore.engine.data.arrow.arrow_schema import schema_to_arrow
 from icecore.engine.data.arrow.arrow_values import from_array, to_array
 from icecore.engine.data.file.schema_mark import schema_mark
 from icecore.engine.data.read.read_tasks import read_task
@@ -37,6 +38,7 @@ from icecore.engine.spec.types import (
     StructType,
     TimestampType,
     TimestamptzType,
+    Type,
 )
 from icecore.engine.storage.file_io import Storage
 
@@ -86,6 +88,38 @@ def test_delete_files_have_properties_of_their_own() -> None:
     assert data_file_options({**properties, "write.format.default": "Avro"}).codec == "zstandard"
     with pytest.raises(ValidationError, match=r"write\.delete\.format\.default.*xml"):
         delete_file_options({"write.delete.format.default": "xml"})
+
+
+# Pairs of names that Avro's rules, or paths with dots, would make one.
+PAIRS_OF_NAMES = [("a-b", "a_x2Db"), ("s.x", "s"), ("l._elem.x", "l")]
+
+
+@ALL_FORMATS
+@pytest.mark.parametrize("names", [pair[::step] for pair in PAIRS_OF_NAMES for step in (1, -1)])
+@pytest.mark.parametrize("micros", [5, 10**17])
+def test_names_that_a_format_takes_for_one(
+    tmp_path: Path, file_format: str, names: tuple[str, str], micros: int
+) -> None:
+    """Each column keeps its own values, also where ORC's times are beyond what Arrow reads."""
+    inner = (
+        NestedField(11, "x", LongType()),
+        NestedField(12, "a-b", LongType()),
+        NestedField(13, "a_x2Db", LongType()),
+    )
+    kinds: dict[str, tuple[Type, Any]] = {
+        "s": (StructType(inner), {"x": 1, "a-b": 2, "a_x2Db": 3}),
+        "l": (ListType(14, StructType(inner)), [{"x": 1, "a-b": 2, "a_x2Db": 3}]),
+    }
+    chosen = {n: kinds.get(n, (LongType(), i)) for i, n in enumerate(names)}
+    fields = [NestedField(i, n, t) for i, (n, (t, _)) in enumerate(chosen.items(), 1)]
+    schema = Schema((*fields, NestedField(5, "ts", TimestampType())))
+    row = {n: v for n, (_, v) in chosen.items()} | {"ts": micros}
+    data = pa.Table.from_pylist([row], schema=schema_to_arrow(schema))
+    (file,) = write(data, tmp_path, file_format, schema)
+    for wanted in (schema, *(schema.select((f.name,)) for f in schema.fields if "." not in f.name)):
+        task = FileScanTask(file, (), TRUE, 0, file.file_size_in_bytes, 0)
+        [batch] = read_task(task, projection=wanted, table_schema=schema, specs={0: UNPARTITIONED}, storage=Storage())
+        assert pa.Table.from_batches([batch]).equals(data.select(batch.schema.names))
 
 
 @ALL_FORMATS
