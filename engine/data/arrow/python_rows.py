@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import numbers
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 
 from icecore.engine.data.arrow.arrow_schema import storage_type, type_to_arrow
@@ -40,7 +43,7 @@ def rows_to_arrow(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table
         # Rows without any value are rows all the same, and Arrow's tables without columns lose count of them.
         return pa.table({f.name: pa.nulls(len(rows)) for f in schema.fields[:1]})
     fields = {f.name: f for f in schema.fields}
-    return pa.table({n: _column(_values(rows, n), fields.get(n)) for n in names})
+    return pa.table({n: _column(n, _values(rows, n), fields.get(n)) for n in names})
 
 
 def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
@@ -53,9 +56,9 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
     return [None if v is not_a_time or v is not_available else v for v in found]
 
 
-def _column(values: list[Any], field: NestedField | None) -> pa.Array:
+def _column(name: str, values: list[Any], field: NestedField | None) -> pa.Array:
     if field is None:
-        return _array(values)
+        return _array(name, values)
     kinds = [field.field_type, *(f.field_type for f in walk(children(field.field_type)))]
     has_maps = any(isinstance(t, MapType) for t in kinds)
     # Arrow can't infer the type then: a dict may be a map, and it does not infer nested uuids.
@@ -64,16 +67,57 @@ def _column(values: list[Any], field: NestedField | None) -> pa.Array:
         values = [_prepared(v, field.field_type, field.name) for v in values]
     if not needs_type:
         # Given a type, Arrow would also cast the fields beside floats, even with loss.
-        return _array(values)
+        return _array(name, values)
     target = type_to_arrow(field.field_type, with_ids=False)
-    return _array(values, storage_type(target)).cast(target)
+    return _array(name, values, storage_type(target)).cast(target)
 
 
-def _array(values: list[Any], kind: pa.DataType | None = None) -> pa.Array:
+def _array(name: str, values: list[Any], kind: pa.DataType | None = None) -> pa.Array:
     """The values as Arrow, with the nanoseconds of pandas' timestamps, which Arrow by itself cuts to microseconds."""
     array = pa.array(values, kind)
+    check_times(values, array.type, name)
     exact = _in_nanoseconds(array.type)
     return pa.array(values, exact) if exact != array.type and any(map(_has_nanoseconds, values)) else array
+
+
+def check_times(values: Iterable[Any], kind: pa.DataType, path: str) -> None:
+    """Raises ValidationError for a value of which Arrow, with `kind` from the values before it, made another time.
+
+    After a date it cuts off the time of a datetime; it drops zones, takes times without one for UTC, and numbers for
+    times.
+    """
+    types = pa.types
+    if types.is_struct(kind):
+        structs = [v for v in values if isinstance(v, Mapping)]
+        for f in kind:
+            check_times((v.get(f.name) for v in structs), f.type, f"{path}.{f.name}")
+    elif types.is_map(kind):
+        pairs = [p for v in values if v is not None for p in v]
+        check_times((k for k, _ in pairs), kind.key_type, f"{path}.key")
+        check_times((v for _, v in pairs), kind.item_type, f"{path}.value")
+    elif types.is_list(kind):
+        check_times((x for v in values if v is not None for x in v), kind.value_type, f"{path}.element")
+    elif types.is_date(kind) or types.is_time(kind) or types.is_timestamp(kind):
+        for v in values:
+            if not _is_kept(v, kind):
+                raise ValidationError(f"column {path!r}: {v!r} among values of Arrow type {kind} would become another")
+
+
+def _is_kept(value: Any, kind: pa.DataType) -> bool:
+    """Whether a value is null or as good in an Arrow type of dates or times as it is."""
+    match value:
+        case dt.datetime():
+            # pandas' NaT, which is null, is a datetime that does not equal itself.
+            fits = pa.types.is_timestamp(kind) and (value.tzinfo is None) == (kind.tz is None)
+            return bool(fits or value != value)
+        case dt.date():
+            return bool(pa.types.is_date(kind))
+        case dt.time():
+            return value.tzinfo is None
+        case float():
+            return value != value
+        case _:
+            return isinstance(value, np.datetime64) or not isinstance(value, (numbers.Number, np.generic, UUID))
 
 
 def _has_nanoseconds(value: Any) -> bool:

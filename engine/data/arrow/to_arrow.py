@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from icecore.engine.data.arrow.python_rows import rows_to_arrow
+from icecore.engine.data.arrow.python_rows import check_times, rows_to_arrow
 from icecore.engine.errors import IcecoreError, ValidationError
 from icecore.engine.spec.schema import Schema
 
@@ -57,4 +57,7 @@ def _pandas_to_arrow(frame: Any) -> pa.RecordBatchReader:
     Levels without a name are dropped: they only number rows.
     """
     table = pa.Table.from_pandas(frame, preserve_index=any(name is not None for name in frame.index.names))
+    for (name, column), f in zip(frame.items(), table.schema, strict=False):
+        if column.dtype == object:
+            check_times(column, f.type, str(name))
     return table.drop_columns([n for n in table.column_names if _UNNAMED_LEVEL.fullmatch(n)]).to_reader()

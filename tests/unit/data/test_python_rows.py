@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from decimal import Decimal
 from typing import Any
 
 import pandas as pd
@@ -155,3 +156,40 @@ def test_nulls_of_pandas_are_null(catalog: icecore.Catalog) -> None:
     frame = pd.DataFrame({"id": pd.array([1, None], "Int64"), "at": [pd.Timestamp("2024-01-01"), pd.NaT]})
     table.append(frame.to_dict("records"))
     assert table.scan().to_arrow().to_pylist() == [{"id": 1, "at": dt.datetime(2024, 1, 1)}, {"id": None, "at": None}]
+
+
+DAY, HOUR, ZONED = dt.date(2024, 1, 5), dt.datetime(2024, 1, 5, 5), dt.datetime(2024, 1, 5, 5, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    "kind, first, other",
+    [
+        (pa.timestamp("us"), DAY, HOUR),
+        (pa.date32(), DAY, HOUR),
+        (pa.date32(), DAY, pd.Timestamp(HOUR)),
+        (pa.date32(), DAY, 1),
+        (pa.timestamp("us", "UTC"), ZONED, HOUR),
+        (pa.timestamp("us"), HOUR, ZONED),
+        (pa.timestamp("us"), HOUR, 2.5),
+        (pa.time64("us"), dt.time(5), dt.time(5, tzinfo=dt.UTC)),
+        (pa.time64("us"), dt.time(5), Decimal("1.5")),
+    ],
+)
+def test_times_that_would_become_others_are_refused(
+    catalog: icecore.Catalog, kind: pa.DataType, first: object, other: object
+) -> None:
+    """Arrow by itself takes the type of the first and makes it of the other, at any depth, in pandas' objects too."""
+    deep = pa.list_(pa.struct([("x", kind)]))
+    schema = pa.schema([("at", kind), ("deep", deep), ("named", pa.map_(pa.string(), kind))])
+    table = catalog.create_table("ns.times", schema)
+    forms: dict[str, list[Any]] = {
+        "at": [first, None, other],
+        "deep": [[{"x": first}, None], [{}, {"x": other}]],
+        "named": [{"a": first}, {"a": None, "b": other}],
+    }
+    for name, values in forms.items():
+        said = rf"column '{name}.*': .* would become another|can't be made into Arrow"
+        with pytest.raises(ValidationError, match=said):
+            table.append([{name: v} for v in values])
+    with pytest.raises(ValidationError, match=r"column 'at': .* would become another"):
+        table.append(pd.DataFrame({"at": pd.Series(forms["at"], dtype=object)}))
