@@ -89,8 +89,10 @@ class Schema:
     @cached_property
     def _by_name(self) -> dict[str, int]:
         names: dict[str, int] = {}
-        for field_id, path in self._paths.items():
+        # A name with dots is a column's own before it is the path to another.
+        for field_id, path in sorted(self._paths.items(), key=lambda item: len(item[1])):
             names.setdefault(".".join(path), field_id)
+        for field_id, path in self._paths.items():
             # Java's short names: a list's element and a map's value may be left out before a struct's field.
             if len(path) > 2:
                 short = ".".join(p for p, skip in zip(path, _skippable(self, field_id), strict=True) if not skip)

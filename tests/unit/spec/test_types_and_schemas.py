@@ -173,6 +173,17 @@ def test_names_of_nested_fields() -> None:
             NESTED.find_field(unknown)
 
 
+def test_a_columns_own_name_comes_before_the_path_to_another() -> None:
+    """Before Java's short names too, wherever the column stands."""
+    inner = StructType((field(1, "x", LongType()),))
+    around, dotted = (field(2, "s", inner), field(3, "l", ListType(4, inner))), (field(5, "s.x"), field(6, "l.x"))
+    for schema in (Schema((*around[i : i + 1], dotted[i])) for i in range(2)):
+        last = schema.fields[1].field_id
+        assert schema.find_field(schema.name_of(last)).field_id == last
+        assert schema.find_field(schema.name_of(last).upper(), case_sensitive=False).field_id == last
+    assert schema.find_field("l.element.x").field_id == 1
+
+
 def test_projections() -> None:
     """Selecting nested columns cuts structs down, in the order asked for."""
     found = NESTED.select(("rows", "point.y", "id"))
