@@ -166,6 +166,9 @@ class Resolver:
         source = _by_id(found, field.field_id)
         if source is None:
             return self._missing(field, path)
+        if pa.types.is_null(source.type):
+            # Writers who saw only nulls know no type; Java's Avro files have columns of type unknown as such.
+            return Constant(field.field_type, None)
         match field.field_type:
             case StructType(fields=fields):
                 self._expect(pa.types.is_struct(source.type), field, source, path)

@@ -61,7 +61,7 @@ class Identification:
 
     def _fits(self, f: FileField, field_id: int) -> bool:
         known = self.table_schema.get_field(field_id)
-        if known is None:
+        if known is None or pa.types.is_null(f.type):
             return True
         kind = known.field_type
         if isinstance(kind, (StructType, ListType, MapType, VariantType)):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
+from icecore.engine.data.arrow.arrow_schema import arrow_to_schema
 from icecore.engine.spec.name_mapping import NameMapping
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import ListType, LongType, NestedField, StringType, StructType
@@ -65,3 +67,29 @@ def test_places_whose_types_contradict_the_schema_give_way_to_names(tmp_path: Pa
         NestedField(3, "s", StructType((NestedField(4, "x", LongType()),))),
     ))  # fmt: skip
     assert rows(file, now) == [{"part": None, "n": 7, "s": {"x": 1}}]
+
+
+XY = pa.struct([("x", pa.int64())])
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize(
+    "kind, found",
+    [
+        (XY, pa.nulls(2)),
+        (pa.list_(XY), pa.nulls(2)),
+        (pa.map_(pa.string(), XY), pa.nulls(2)),
+        (pa.list_(XY), pa.array([[None], None], pa.list_(pa.null()))),
+        (pa.map_(pa.string(), XY), pa.array([[("k", None)], None], pa.map_(pa.string(), pa.null()))),
+        (pa.struct([("n", pa.int64()), ("s", XY)]), pa.array([{"n": 1, "s": None}, None])),
+    ],
+)
+def test_columns_in_which_a_writer_saw_only_nulls(
+    tmp_path: Path, mapped: bool, kind: pa.DataType, found: pa.Array
+) -> None:
+    """pandas and Arrow know no type for them, whatever the table's is; they are nulls, and no default."""
+    file = data_file(tmp_path / "f.parquet", pa.table({"id": [1, 2], "c": found}))
+    schema = arrow_to_schema(pa.schema([("id", pa.int64()), ("c", kind)]))
+    mapping = NameMapping.of_fields(schema.fields) if mapped else None
+    expected = [{"id": i, "c": c} for i, c in enumerate(found.to_pylist(), 1)]
+    assert rows(file, schema, name_mapping=mapping) == expected

@@ -16,6 +16,7 @@ from icecore.engine.formats.avro_blocks import read_header
 from icecore.engine.spec.schema import Schema
 from icecore.engine.spec.types import (
     IntegerType,
+    ListType,
     LongType,
     MapType,
     NestedField,
@@ -107,6 +108,8 @@ def test_avro_columns_without_values_are_read_as_nulls(tmp_path: Path) -> None:
         fastavro.writer(f, {"type": "record", "name": "table", "fields": fields}, [{"i": 5, "u": None}])
     schema = Schema((NestedField(1, "i", IntegerType(), True), NestedField(2, "u", UnknownType())))
     assert rows(content_file(path, file_format="AVRO"), schema) == [{"i": 5, "u": None}]
+    promoted = Schema((schema.fields[0], NestedField(2, "u", ListType(3, LongType()))))
+    assert rows(content_file(path, file_format="AVRO"), promoted) == [{"i": 5, "u": None}]
 
 
 def test_avro_maps_with_a_key_twice_are_refused(tmp_path: Path) -> None:
