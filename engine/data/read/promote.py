@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icecore.engine.data.arrow.arrow_schema import is_binary_like, is_string_like, type_to_arrow
-from icecore.engine.errors import CorruptFileError
+from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.spec.types import (
     TIMESTAMP_TYPES,
     BinaryType,
@@ -113,9 +113,22 @@ def _promoted(array: pa.Array, target: PrimitiveType, where: str) -> pa.Array:
             return array.cast(pa.binary(16)).cast(arrow_type)
         if isinstance(target, BinaryType) and pa.types.is_fixed_size_binary(array.type):
             return array.cast(pa.binary())
-        return array.cast(arrow_type)
-    except pa.ArrowException as e:
+        return to_floating(array, arrow_type) if isinstance(target, FloatType) else array.cast(arrow_type)
+    except (pa.ArrowException, ValidationError) as e:
         raise CorruptFileError(f"{where}: {array.type} can't be read as {target}: {e}") from e
+
+
+def to_floating(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Numbers as floats or doubles of the same value. Raises ValidationError, or Arrow's error, where there is none.
+
+    Arrow's safe cast checks integers but not doubles that a float can't hold.
+    """
+    out = array.cast(target)
+    if pa.types.is_floating(array.type) and array.type.bit_width > target.bit_width:
+        same = pc.or_(pc.equal(out.cast(array.type), array), pc.is_nan(array))
+        if not pc.all(same, min_count=0).as_py():
+            raise ValidationError(f"{pc.filter(array, pc.invert(same))[0].as_py()!r} is not a float of 32 bits")
+    return out
 
 
 def _timestamp(array: pa.Array, target: pa.TimestampType) -> pa.Array:

@@ -20,6 +20,7 @@ from icecore.engine.data.arrow.arrow_schema import (
 )
 from icecore.engine.data.arrow.arrow_values import constant_array
 from icecore.engine.data.arrow.nested import list_parts, map_parts, null_mask, struct_children
+from icecore.engine.data.read.promote import to_floating
 from icecore.engine.data.variant.variant_shredding import METADATA, TYPED_VALUE, VALUE, check_variant, read_variants
 from icecore.engine.errors import CorruptFileError, ValidationError
 from icecore.engine.spec.schema import Schema
@@ -250,7 +251,7 @@ def _without_views(values: pa.Array) -> pa.Array:
 def _number_step(t: PrimitiveType, source: pa.DataType) -> Step | None:
     is_integer = pa.types.is_integer(source)
     if isinstance(t, (FloatType, DoubleType)):
-        return _to_floating if is_integer or pa.types.is_floating(source) else None
+        return to_floating if is_integer or pa.types.is_floating(source) else None
     if isinstance(t, DecimalType):
         return _integer_to_decimal if is_integer else _safe if pa.types.is_decimal(source) else None
     return _safe if is_integer else None
@@ -287,16 +288,6 @@ def _mismatch(t: Type, array: pa.Array, path: str) -> ValidationError:
 
 def _safe(array: pa.Array, target: pa.DataType) -> pa.Array:
     return array.cast(target)
-
-
-def _to_floating(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Arrow's safe cast checks integers but not doubles that a float can't hold."""
-    out = array.cast(target)
-    if pa.types.is_floating(array.type) and array.type.bit_width > target.bit_width:
-        same = pc.or_(pc.equal(out.cast(array.type), array), pc.is_nan(array))
-        if not pc.all(same, min_count=0).as_py():
-            raise ValidationError(f"{pc.filter(array, pc.invert(same))[0].as_py()!r} is not a float of 32 bits")
-    return out
 
 
 def _integer_to_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:

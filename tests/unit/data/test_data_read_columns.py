@@ -29,6 +29,7 @@ from icecore.engine.spec.types import (
     DecimalType,
     DoubleType,
     FixedType,
+    FloatType,
     IntegerType,
     ListType,
     LongType,
@@ -186,6 +187,7 @@ DAY = dt.date(1969, 12, 31)
         (pa.array([1, None], pa.int32()), LongType(), [1, None]),
         (pa.array([1], pa.int8()), IntegerType(), [1]),
         (pa.array([0.5], pa.float32()), DoubleType(), [0.5]),
+        (pa.array([0.5, float("inf"), None]), FloatType(), [0.5, float("inf"), None]),
         (pa.array([Decimal("1.50")], pa.decimal128(5, 2)), DecimalType(38, 2), [Decimal("1.50")]),
         (pa.array([DAY, None]), TimestampType(), [dt.datetime(1969, 12, 31), None]),
         (pa.array([1_000_500], pa.timestamp("ns")), TimestampType(), [dt.datetime(1970, 1, 1, 0, 0, 0, 1000)]),
@@ -205,6 +207,14 @@ def test_t7_promotions_and_what_other_writers_store(tmp_path: Path, array: pa.Ar
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table([array], schema=ids(("c", array.type, 1))), path)
     assert [r["c"] for r in rows(content_file(path), one(1, "c", t))] == seen
+
+
+def test_doubles_that_a_float_cannot_hold_are_refused(tmp_path: Path) -> None:
+    """They are no values of the table's type; Java reads no doubles as floats at all."""
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table([pa.array([0.5, 0.1])], schema=ids(("c", pa.float64(), 1))), path)
+    with pytest.raises(CorruptFileError, match=r"column 'c': double can't be read as float: 0\.1 is not a float"):
+        rows(content_file(path), one(1, "c", FloatType()))
 
 
 def test_t7_date_to_timestamp_ns(tmp_path: Path) -> None:
