@@ -9,7 +9,6 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
@@ -44,9 +43,9 @@ from icecore.engine.server.wire.keyed_calls import answered
 from icecore.engine.server.wire.past_catalogs import AT, check_reads, past
 from icecore.engine.server.wire.path_names import decoded
 from icecore.engine.server.wire.permissions import check_grants, check_origin, principal_of
-from icecore.engine.server.wire.quick_loads import Key, quick_headers
+from icecore.engine.server.wire.quick_loads import Key, quick_headers, takes_gzip
 from icecore.engine.server.wire.request_body import RefusedBodyError, has_body, read_body
-from icecore.engine.server.wire.responses import response
+from icecore.engine.server.wire.responses import packed, response
 from icecore.engine.server.wire.serving import Serving
 
 with needs("starlette", "icecore[server]"):
@@ -222,7 +221,8 @@ def key_of(scope: Scope) -> Key:
     """The parts of a request that its answer depends on."""
     sent = dict(scope["headers"])
     asked = (sent.get(name, b"") for name in (b"authorization", b"host", b"origin"))
-    return scope["raw_path"].split(b"?")[0], scope["query_string"], *asked
+    packs = b"gzip" if takes_gzip(sent.get(b"accept-encoding", b"").decode("latin-1")) else b""
+    return scope["raw_path"].split(b"?")[0], scope["query_string"], packs, *asked
 
 
 class OperationRoute(Route):
@@ -253,7 +253,9 @@ def _route(endpoint: Endpoint, prefix: str, serving: Serving, threads: Threads) 
             bodies.hold(-len(body))
 
     async def answered_by(request: Request, call: Call, raw: bytes) -> Response:
-        answer = partial(_answer, endpoint, call, request.scope["path"], raw)
+        def answer() -> Answer:
+            return packed(_answer(endpoint, call, request.scope["path"], raw), call.headers.get("accept-encoding", ""))
+
         version = serving.quick.version() if request.method == "GET" else None
         made = await threads.run(endpoint.work, answer, request.receive)
         # The meaning of a plus in a path depends on the client's version, a header that is no part of the key.

@@ -57,7 +57,7 @@ def _quick(call: Call, state: TableState, storage: Storage, tag: str, body: byte
     if call.past is not None or path is None or state.metadata_location is None or is_file_system(state):
         return None
     name, location = state.identifier, state.metadata_location
-    load = QuickLoad(name, state.stream, state.stream_version, location, path, tag, body)
+    load = QuickLoad(name, state.stream, state.stream_version, location, path, body, {"etag": tag})
     if call.principal is not None:
         load.expires_at_ms = call.principal.expires_at_ms
     return load

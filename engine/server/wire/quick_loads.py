@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import cached_property
 
 from attrs import define, field
 
@@ -25,39 +23,40 @@ from icecore.engine.log.store import EventStore
 
 _LOADS = "server/loads.sql"
 COMPRESSED_FROM = 8 * 1024
-_GZIP = 31
 _NO_WEIGHT = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*")
 NEVER = 1 << 62
 Key = tuple[bytes, ...]
 """Path, query, and the headers that an answer depends on."""
+_BESIDE = 1024
+"""The bytes of memory, about, that an answer takes beside its body and its request."""
 
 
-@define(eq=False, slots=False)
+@define(eq=False)
 class QuickLoad:
-    """The answer to a load of one table, and what the log said of the table then."""
+    """The answer to a load of one table as it is sent, and what the log said of the table then."""
 
     name: Identifier
     stream: str
     stream_version: int
     metadata_location: str
     path: str
-    etag: str
     body: bytes
+    headers: Mapping[str, str]
     checked_at: DataVersion | None = None
     expires_at_ms: int = NEVER
 
-    @cached_property
-    def packed(self) -> bytes:
-        """The body by gzip."""
-        pack = zlib.compressobj(1, wbits=_GZIP)
-        return pack.compress(self.body) + pack.flush()
+    @property
+    def etag(self) -> str:
+        """Its ETag."""
+        return self.headers["etag"]
 
 
 @define(eq=False)
 class QuickLoads:
     """The loads that are kept, up to a number of bytes, of which the least recently used go first. For one thread.
 
-    Where `asks_for_tokens` any write to the log drops a load, since it may have revoked the token of its client.
+    Their requests count too, as these may be longer than what they ask for. Where `asks_for_tokens` any write to the log
+    drops a load, since it may have revoked the token of its client.
     """
 
     store: EventStore
@@ -76,14 +75,14 @@ class QuickLoads:
         self.drop(key)
         load.checked_at = version
         self._kept[key] = load
-        self._size += len(load.body)
+        self._size += _size_of(key, load)
         while self._size > self.most_bytes:
             self.drop(next(iter(self._kept)))
 
     def drop(self, key: Key) -> None:
         """Lets an answer go, if there is one."""
         if (gone := self._kept.pop(key, None)) is not None:
-            self._size -= len(gone.body)
+            self._size -= _size_of(key, gone)
 
     def find(self, key: Key) -> QuickLoad | None:
         """The answer to a request, if it is what a load would give now."""
@@ -124,18 +123,17 @@ class QuickLoads:
         return found is not None
 
 
+def _size_of(key: Key, load: QuickLoad) -> int:
+    return sum(map(len, key)) + len(load.body) + _BESIDE
+
+
 def quick_headers(load: QuickLoad, asked: Mapping[bytes, bytes]) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
     """Status, body and headers of an answer to a request with these headers: 304 where the client has it already."""
-    tag = load.etag.encode()
     if is_held(load.etag, asked.get(b"if-none-match", b"").decode("latin-1")):
-        return 304, b"", [(b"etag", tag)]
-    body, headers = load.body, [(b"content-type", b"application/json"), (b"etag", tag)]
-    if len(body) >= COMPRESSED_FROM:
-        headers.append((b"vary", b"accept-encoding"))
-        if takes_gzip(asked.get(b"accept-encoding", b"").decode("latin-1")):
-            body = load.packed
-            headers.append((b"content-encoding", b"gzip"))
-    return 200, body, [*headers, (b"content-length", str(len(body)).encode())]
+        return 304, b"", [(b"etag", load.etag.encode())]
+    headers = [(name.encode(), value.encode()) for name, value in load.headers.items()]
+    size = str(len(load.body)).encode()
+    return 200, load.body, [(b"content-type", b"application/json"), *headers, (b"content-length", size)]
 
 
 def is_held(tag: str, told: str) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
-from collections.abc import Callable
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,7 @@ import icecore
 from icecore.engine.server.auth.access_tokens import AccessTokens
 from icecore.engine.server.auth.grants import Grant
 from icecore.engine.server.server_settings import ServerSettings
-from icecore.engine.server.wire import quick_loads
+from icecore.engine.server.wire import quick_loads, responses
 
 T = "/v1/namespaces/ns/tables/t"
 
@@ -85,9 +88,10 @@ def test_a_load_from_memory_is_304_for_who_has_it_and_packed_for_who_asks(
     for asked, is_hit in ((T, True), (f"{T}?new=1", False)):
         for told in ("*", f'"other", W/{plain.headers["etag"]}'):
             assert rest.get(asked, if_none_match=told).status == 304 and hits[-1] == is_hit, told
-    packed = rest.get(T, accept_encoding="gzip")
-    assert packed.headers["content-encoding"] == "gzip" and hits[-1]
-    assert gzip.decompress(packed.body) == plain.body
+    first, packed = (rest.get(T, accept_encoding="gzip") for _ in range(2))
+    assert hits[-2:] == [False, True] and first.body == packed.body
+    assert packed.headers["content-encoding"] == "gzip" and packed.headers["vary"] == "accept-encoding"
+    assert gzip.decompress(packed.body) == plain.body and packed.headers["etag"] == plain.headers["etag"]
     for accepted, packs in (("deflate, GZIP;q=0.5", True), ("gzip;q=0", False), ("identity, gzip; q=0.00", False)):
         for asked in (T, f"{T}?new={len(accepted)}"):
             found = rest.get(asked, accept_encoding=accepted)
@@ -126,8 +130,43 @@ def test_who_has_no_token_is_not_told_where_a_log_was_that_was_replaced(tmp_path
 
 def test_memory_holds_what_was_asked_for_last(tmp_path: Path) -> None:
     with icecore.open(tmp_path / "w") as catalog:
-        loads = quick_loads.QuickLoads(catalog._warehouse.store, catalog.name, 250)
+        loads = quick_loads.QuickLoads(catalog._warehouse.store, catalog.name, 25_000)
         for n in range(5):
-            load = quick_loads.QuickLoad(("ns", "t"), "table:x", 1, "m", "/", f"{n}", b"x" * 100)
+            load = quick_loads.QuickLoad(("ns", "t"), "table:x", 1, "m", "/", b"x" * 10_000, {"etag": f"{n}"})
             loads.put((b"%d" % n, b"", b""), load, loads.version())
         assert [k[0] for k in loads._kept] == [b"3", b"4"]
+
+
+def test_memory_has_a_bound_however_long_the_requests_are(rest: RestClient, catalog: icecore.Catalog) -> None:
+    """They are kept beside the answers, which may be far shorter."""
+    make_table(rest)
+    with served(catalog, ServerSettings(kept_bytes=100_000)) as bounded:
+        tracemalloc.start()
+        try:
+            for n in range(100):
+                assert bounded.get(f"{T}?n={n}{'x' * 30_000}").status == 200
+            gc.collect()
+            assert tracemalloc.get_traced_memory()[0] < 1_500_000
+        finally:
+            tracemalloc.stop()
+
+
+def test_large_answers_are_packed_by_the_threads_that_make_them(
+    rest: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop has all other clients to answer."""
+    by: list[str] = []
+    compress = responses._compressed
+
+    def noted(chunks: Iterable[bytes]) -> Iterator[bytes]:
+        by.append(threading.current_thread().name)
+        return compress(chunks)
+
+    monkeypatch.setattr(responses, "_compressed", noted)
+    make_table(rest, properties={f"property-{n}": "x" * 100 for n in range(100)})
+    asked = {"Accept-Encoding": "gzip"}
+    for _ in range(2):
+        assert rest.ask("GET", T, headers=asked).headers["content-encoding"] == "gzip"
+    change = {"updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
+    assert rest.ask("POST", T, change, asked).headers["content-encoding"] == "gzip"
+    assert [name.rpartition("_")[0] for name in by] == ["icecore-reader", "icecore-writer"]
