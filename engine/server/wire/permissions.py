@@ -56,15 +56,15 @@ def check_origin(call: Call, asks_for_tokens: bool) -> None:
     Without tokens anyone on this machine is let in, so the `Host` is checked too: other sites' names may lead here.
     """
     host, origin = call.headers.get("host", ""), call.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != host:
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         raise ForbiddenError(f"a page of {origin[:100]} has no say here")
     if call.serving.settings.asks_for_tokens is None and not asks_for_tokens and not _is_here(host):
         raise ForbiddenError(f"this server is not called {host[:100]!r}: use 127.0.0.1, or tokens")
 
 
 def _is_here(host: str) -> bool:
-    name = urlsplit(f"//{host}").hostname or "localhost"
     try:
+        name = urlsplit(f"//{host}").hostname or "localhost"
         return name == "localhost" or bool(ipaddress.ip_address(name))
     except ValueError:
         return False

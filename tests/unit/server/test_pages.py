@@ -164,6 +164,8 @@ def test_pages_of_other_sites_have_no_say(rest: RestClient, catalog: icecore.Cat
     by_them = rest.ask("POST", "/v1/namespaces", body, {"Origin": "http://evil.example", "Content-Type": "text/plain"})
     called_so = rest.ask("POST", "/v1/namespaces", body, {"Host": "evil.example"})
     assert by_them.error[:2] == called_so.error[:2] == (403, "ForbiddenException")
+    for no_url in ({"Origin": "http://["}, {"Host": "["}, {"Origin": "null"}):
+        assert rest.ask("POST", "/v1/namespaces", body, no_url).error[:2] == (403, "ForbiddenException"), no_url
     assert not catalog.namespace_exists("made")
     ours = rest.ask("POST", "/v1/namespaces", body, {"Origin": rest.uri, "Host": f"127.0.0.1:{rest.port}"})
     assert ours.status == 200
