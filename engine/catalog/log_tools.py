@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from icecore.engine.events.event import Event
     from icecore.engine.forget.forget import Forgotten
     from icecore.engine.table.commit_options import KeyedCommit
+    from icecore.projections.audit.audited_tables import AuditedTable
     from icecore.projections.history.logged_tables import LoggedTables
     from icecore.projections.verify.findings import Verification
     from icecore.projections.verify.verify_tables import Progress
@@ -113,16 +114,17 @@ def sql(
     `memory_limit` a size, as `512MB`. Tables that can't be read are missing from the answer, with an
     UnreadableTableWarning: the table `problems` says why. Raises ValidationError, QueryLimitError.
     """
-    from icecore.projections.audit.audited_tables import AuditedTable
     from icecore.projections.audit.sql_prompt import run_sql
 
-    def listed() -> list[AuditedTable]:
-        names = table_streams(catalog)
-        return [AuditedTable(name, stream, partial(table_of, catalog, stream), name) for name, stream in names]
+    listed, log = partial(audited_tables, catalog), logged_tables(catalog)
+    return run_sql(catalog, listed, log, query, parameters, timeout=timeout, memory_limit=memory_limit)
 
-    return run_sql(
-        catalog, listed, logged_tables(catalog), query, parameters, timeout=timeout, memory_limit=memory_limit
-    )
+
+def audited_tables(catalog: CatalogHandle) -> list[AuditedTable]:
+    """The tables as audits read them, by name."""
+    from icecore.projections.audit.audited_tables import AuditedTable
+
+    return [AuditedTable(n, stream, partial(table_of, catalog, stream), n) for n, stream in table_streams(catalog)]
 
 
 def logged_tables(catalog: CatalogHandle) -> LoggedTables:

@@ -77,11 +77,18 @@ def _record(sql: str, parameters: Mapping[str, Any] | None) -> None:
         found.append(Statement(sql, dict(parameters or {})))
 
 
-def arrow(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
-    """The rows of a query; an empty table without columns for a statement that gives no rows."""
+def arrow(
+    connection: duckdb.DuckDBPyConnection,
+    sql: str,
+    parameters: Mapping[str, Any] | None = None,
+    most_rows: int | None = None,
+) -> pa.Table:
+    """The rows of a query, or its first rows; an empty table without columns for a statement that gives no rows."""
     _record(sql, parameters)
     with ctrl_c():
         relation = connection.sql(sql, params=dict(parameters)) if parameters else connection.sql(sql)
+        if relation is not None and most_rows is not None:
+            relation = relation.limit(most_rows)
         table: pa.Table = pa.table({}) if relation is None else relation.to_arrow_table()
     return table
 

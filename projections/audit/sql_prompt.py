@@ -46,8 +46,11 @@ def run_sql(
     *,
     timeout: float | None = None,
     memory_limit: str | None = None,
+    most_rows: int | None = None,
 ) -> pa.Table:
-    """The result of a query as Arrow. `listed` gives the tables of the catalog, by name, `log` is its log.
+    """The result of a query as Arrow, or its first rows, as DuckDB's memory does not count those of the result.
+
+    `listed` gives the tables of the catalog, by name, `log` is its log.
 
     Warns with an UnreadableTableWarning where tables that the query needs can't be read, which it is answered without.
     Raises ValidationError with DuckDB's words where the query is wrong, and QueryLimitError.
@@ -62,7 +65,7 @@ def run_sql(
         about = _register(con, statement, values, lambda n, asks: AuditedRows(catalog, tables, n, log, asks))
         duck.rows(con, named_query(duck.SETTINGS, "no_files"))
         with within_limits(con, deadline, memory_limit):
-            result = duck.arrow(con, query, values)
+            result = duck.arrow(con, query, values, most_rows)
     except duckdb.Error as e:
         reason = _reason(con, query, values, e)
         raise ValidationError(f"the query can't be run: {reason}{_known(statement, reason)}") from e

@@ -9,13 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from icecore.engine.catalog.catalog_handle import CatalogHandle, table_of, table_streams
-from icecore.engine.catalog.log_tools import logged_tables, sql
+from icecore.engine.catalog.catalog_handle import CatalogHandle
+from icecore.engine.catalog.log_tools import audited_tables, logged_tables, sql
 from icecore.engine.common.identifiers import IdentifierLike, identifier_tuple
 from icecore.engine.errors import NoSuchTableError, StorageError, UnreadableTableWarning, ValidationError, name_text
 
 if TYPE_CHECKING:
-    from icecore.projections.audit.audited_tables import AuditedTable
+    import pyarrow as pa
+
     from icecore.projections.audit.rules.audit_findings import Accepted, Audit
     from icecore.projections.audit.rules.rule import Option, Rule
     from icecore.projections.report.report_data import TableData
@@ -43,7 +44,7 @@ def audit(
 
     chosen = _rules(rules, folder)
     accepted = read_baseline(baseline) if isinstance(baseline, (str, os.PathLike)) else baseline or ()
-    listed = _listed(catalog)
+    listed = audited_tables(catalog)
     only = None if tables is None else frozenset(map(identifier_tuple, _several(tables)))
     for name in sorted((only or frozenset()) - {t.identifier for t in listed}):
         # Raises for a name that is still missing; a table that has it by now was made after the listing.
@@ -64,6 +65,16 @@ def audit(
         )
 
     return accepting(run_rules(audited, ran, options or {}), accepted, ran, could_find)
+
+
+def first_rows(
+    catalog: CatalogHandle, query: str, most_rows: int, *, timeout: float | None, memory_limit: str | None
+) -> pa.Table:
+    """At most so many of the rows of `sql`, by the same limits. Raises as it does."""
+    from icecore.projections.audit.sql_prompt import run_sql
+
+    listed, log = partial(audited_tables, catalog), logged_tables(catalog)
+    return run_sql(catalog, listed, log, query, timeout=timeout, memory_limit=memory_limit, most_rows=most_rows)
 
 
 def report(
@@ -137,9 +148,3 @@ def _several(tables: Sequence[IdentifierLike]) -> Sequence[IdentifierLike]:
     if isinstance(tables, str):
         raise ValidationError(f"tables are given as a list of names, found {tables!r}")
     return tables
-
-
-def _listed(catalog: CatalogHandle) -> list[AuditedTable]:
-    from icecore.projections.audit.audited_tables import AuditedTable
-
-    return [AuditedTable(n, stream, partial(table_of, catalog, stream), n) for n, stream in table_streams(catalog)]

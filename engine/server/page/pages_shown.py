@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
+from icecore.engine.catalog.audits.audit_tools import first_rows
 from icecore.engine.catalog.catalog_handle import table_of, table_streams
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.common.text import counted, number_in
+from icecore.engine.common.text import counted, cut, number_in
 from icecore.engine.display.cells import cell
 from icecore.engine.display.python_values import python_rows
 from icecore.engine.errors import IcecoreError, ValidationError, name_text
@@ -14,7 +17,9 @@ from icecore.engine.server.wire.answer import Answer
 from icecore.engine.server.wire.call import Call
 from icecore.projections.report.html_elements import Markup, element, in_bytes
 
-MOST_ROWS = 1_000
+MOST_ROWS, MOST_CELLS = 1_000, 50_000
+MOST_TEXT = 16 * 2**20
+"""The characters of an answer's cells; where they have more together, long ones are cut."""
 SQL_MEMORY = "512MB"
 _SUMS = ("total-records", "total-data-files", "total-delete-files")
 
@@ -70,10 +75,8 @@ def sql_page(call: Call) -> Answer:
     shown: list[Markup] = []
     if query:
         try:
-            found = call.catalog.sql(query, timeout=call.serving.settings.query_s, memory_limit=SQL_MEMORY)
-            rows = [tuple(map(cell, r)) for r in python_rows(found.slice(0, MOST_ROWS))]
-            count = element("p", counted(found.num_rows, "row"), role="status")
-            shown = [count, grid("Answer", found.column_names, rows, class_="answer")]
+            timeout = call.serving.settings.query_s
+            shown = _told(first_rows(call.catalog, query, MOST_ROWS + 1, timeout=timeout, memory_limit=SQL_MEMORY))
         except IcecoreError as e:
             shown = [alert(str(e))]
     name = element("label", "SQL", for_="query")
@@ -81,6 +84,16 @@ def sql_page(call: Call) -> Answer:
     form = element("form", name, words, element("button", "Run"), action="/sql", method="get")
     facts = "one query over events, commits, tables, snapshots, files and more; Ctrl+Enter runs it"
     return framed(call, "SQL", "/sql", form, *shown, facts=facts)
+
+
+def _told(found: pa.Table) -> list[Markup]:
+    """The rows of an answer, as many as are shown, and how many there are."""
+    most = max(1, min(MOST_ROWS, MOST_CELLS // max(1, found.num_columns)))
+    rows = python_rows(found.slice(0, most))
+    longest = max(1, MOST_TEXT // max(1, len(rows) * found.num_columns))
+    cells = [tuple(cut(cell(v), longest) for v in row) for row in rows]
+    count = counted(found.num_rows, "row") if found.num_rows <= most else f"the first {counted(most, 'row')}"
+    return [element("p", count, role="status"), grid("Answer", found.column_names, cells, class_="answer")]
 
 
 _KINDS = {"page.js": "text/javascript", "page.css": "text/css", "report.css": "text/css", "icon.svg": "image/svg+xml"}

@@ -55,8 +55,8 @@ class QuickLoad:
 class QuickLoads:
     """The loads that are kept, up to a number of bytes, of which the least recently used go first. For one thread.
 
-    Their requests count too, as these may be longer than what they ask for. Where `asks_for_tokens` any write to the log
-    drops a load, since it may have revoked the token of its client.
+    Their requests count too, as these may be longer than what they ask for. Where `asks_for_tokens` any write to the
+    log drops a load, since it may have revoked the token of its client.
     """
 
     store: EventStore

@@ -58,6 +58,20 @@ def test_pages_show_names_as_text(rest: RestClient, evil: icecore.Catalog) -> No
     assert rest.get("/static/../application.py").status == 404
 
 
+def test_answers_of_any_size_are_pages_of_bounded_ones(rest: RestClient) -> None:
+    """DuckDB's memory limit counts neither the rows that it hands out nor what a page is made of."""
+    for sql, count in (
+        ("SELECT * FROM range(1000)", "1,000 rows"),
+        ("SELECT * FROM range(1001)", "the first 1,000 rows"),
+        ("SELECT range AS a, range AS b FROM range(100000000000)", "the first 1,000 rows"),
+        ("SELECT repeat('x', 40000000) AS a, 2 AS b", "1 row"),
+        ("SELECT repeat('x', 100000) AS a FROM range(2000)", "the first 1,000 rows"),
+        ("SHOW TABLES", " rows"),
+    ):
+        reply = rest.get(f"/sql?q={quote(sql)}")
+        assert f"{count}</p>" in reply.body.decode() and len(reply.body) < 20_000_000, sql
+
+
 def test_a_table_is_shown_without_an_audit(
     rest: RestClient, evil: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
