@@ -1,7 +1,7 @@
 """The plans that clients have ids of, held as their requests: a plan is made again from its request.
 
 The id itself encodes the request, so that any process that serves the warehouse can make the plan. A request too long
-for a path is kept in a file beside the log, for a day at most.
+for a path is kept in a file beside the log, for a day at most, as long as there are not too many.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 MOST_HELD = 1_000
 MOST_OF_ID = 4_000
 MOST_TOLD, MOST_OF_FILE = 2**20, 2**25
+MOST_OF_FILES = 2**28
+"""The bytes of the files together: who may only read could otherwise fill the disk of the log."""
 KEPT_S = 24 * 60 * 60
 _OF_FILE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 WHERE = "the plan's id"
@@ -103,14 +105,16 @@ class HeldPlans:
 
     def _let_go(self) -> None:
         """Deletes plans that are old, and the oldest of too many; other processes may do so at the same time."""
-        found: list[tuple[float, Path]] = []
+        found: list[tuple[float, int, Path]] = []
         for path in self.folder.iterdir():
             with contextlib.suppress(FileNotFoundError):
                 if _OF_FILE.fullmatch(path.name):
-                    found.append((path.stat().st_mtime, path))
-        found.sort()
-        for number, (written, path) in enumerate(reversed(found)):
-            if number >= MOST_HELD or written < time.time() - KEPT_S:
+                    told = path.stat()
+                    found.append((told.st_mtime, told.st_size, path))
+        together = 0
+        for number, (written, size, path) in enumerate(sorted(found, reverse=True)):
+            together += size
+            if number >= MOST_HELD or together > MOST_OF_FILES or written < time.time() - KEPT_S:
                 path.unlink(missing_ok=True)
 
     def find(self, plan_id: str) -> HeldPlan | None:

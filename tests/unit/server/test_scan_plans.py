@@ -147,9 +147,12 @@ def test_plans_are_fetched_again_by_their_ids_until_they_are_let_go(rest: RestCl
     assert rest.get("/v1/namespaces/ns/tables/nope/plan/1").error[:2] == (404, "NoSuchTableException")
 
 
-def test_long_plans_are_kept_while_others_let_go_of_theirs(rest: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("limit", "most"), [("MOST_HELD", 3), ("MOST_OF_FILES", 50_000)])
+def test_long_plans_are_kept_while_others_let_go_of_theirs(
+    rest: RestClient, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
     """The last ones are; one that another thread or process deletes as it is looked at is no error."""
-    monkeypatch.setattr(held_plans, "MOST_HELD", 3)
+    monkeypatch.setattr(held_plans, limit, most)
     listed = Path.iterdir
     monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / str(uuid.uuid4()), *listed(folder)]))
     ids = random.Random(1).sample(range(10**18), 1_000)
