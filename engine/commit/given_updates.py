@@ -98,8 +98,8 @@ def with_checked_values(updates: Iterable[U]) -> list[U]:
 def check_given_updates(before: TableMetadata | None, after: TableMetadata, updates: Sequence[TableUpdate]) -> None:
     """Raises ValidationError for unknown parents and schemas of snapshots, and for specs and orders of unknown columns.
 
-    The default spec and sort order must fit the current schema. `before` is the metadata that the updates were applied
-    to, None for a new table, and `after` is the result.
+    So it does for partition fields that the updates make misnamed. The default spec and sort order must fit the current
+    schema. `before` is the metadata that the updates were applied to, None for a new table, and `after` is the result.
     """
     snapshots: Mapping[int, Snapshot] = {} if before is None else before.snapshots_by_id
     added = set[int]()
@@ -118,12 +118,14 @@ def check_given_updates(before: TableMetadata | None, after: TableMetadata, upda
             case AddPartitionSpec(spec=spec):
                 if not any(spec.same_as(s) for s in specs):
                     spec.check(after.schema())
+                    _check_names(before, after)
             case AddSortOrder(sort_order=order):
                 if order.fields not in [o.fields for o in orders]:
                     order.check(after.schema())
             case SetCurrentSchema() | SetDefaultSpec() | SetDefaultSortOrder():
                 after.spec().check(after.schema())
                 after.sort_order().check(after.schema())
+                _check_names(before, after)
             case (
                 AddSchema()
                 | RemoveSchemas()
@@ -189,6 +191,12 @@ def _is_read_as(one: Type, other: Type) -> bool:
             return True
         case _:
             return False
+
+
+def _check_names(before: TableMetadata | None, after: TableMetadata) -> None:
+    known = [] if before is None else [f for s in before.partition_specs for f in s.misnamed(before.schema())]
+    for spec in after.partition_specs:
+        spec.check_names(after.schema(), known)
 
 
 def _check_schema(snapshot: Snapshot, before: TableMetadata | None, after: TableMetadata) -> None:

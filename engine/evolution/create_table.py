@@ -72,6 +72,7 @@ def creation_updates(
     check_format_version(fresh, format_version)
     check_properties(properties)
     spec.check(fresh)
+    spec.check_names(fresh)
     order.check(fresh)
     if spec.has_unknown_values:
         raise ValidationError(f"a partition spec with an unknown transform can't be committed (G3): {spec}")

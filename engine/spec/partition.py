@@ -164,6 +164,31 @@ class PartitionSpec:
         """A spec from the fields array alone."""
         return cls(fields_from_list(fields), spec_id)
 
+    def misnamed(self, schema: Schema) -> tuple[PartitionField, ...]:
+        """The fields for which Java's clients can't read the table: without a name, or with that of another column.
+
+        One whose source is no column any more may have any.
+        """
+        return tuple(
+            f
+            for f in self.fields
+            if not f.name
+            or (
+                schema.has_name(f.name)
+                and schema.get_field(f.source_id) is not None
+                and schema.find_field(f.name).field_id != f.source_id
+            )
+        )
+
+    def check_names(self, schema: Schema, known: Sequence[PartitionField] = ()) -> None:
+        """Raises ValidationError for a misnamed field that is not a known one."""
+        for f in self.misnamed(schema):
+            if f not in known:
+                raise ValidationError(
+                    f"partition field {f.name!r} of spec {self.spec_id} must have a name, and not that of a column "
+                    f"other than its source, found {self}"
+                )
+
     def check(self, schema: Schema) -> None:
         """Raises ValidationError where a source is missing, in a list or map, or of the wrong type (PT1, PT3)."""
         for f in self.fields:

@@ -11,7 +11,8 @@ from typing import Any
 import orjson
 import pytest
 from core_tables import make_table, rows, store_of
-from rest_client import Reply, served
+from rest_client import SCHEMA, Reply, RestClient, served
+from rest_client import make_table as make_rest_table
 
 import icecore
 import icecore.projections.segments.manifest_selection
@@ -236,3 +237,23 @@ def test_a_staged_table_that_lost_the_race_says_so_in_the_words_of_java(impatien
     code, java_class, text = told.error
     assert (code, java_class) == (409, "AlreadyExistsException")
     assert text.startswith("Requirement failed: table already exists: ns.t; its last commit is position 3 by ")
+
+
+@pytest.mark.parametrize(("name", "transform"), [("city", "bucket[2]"), ("city", "identity"), ("", "identity")])
+def test_a_table_that_java_could_not_read_is_not_made(rest: RestClient, name: str, transform: str) -> None:
+    """Its clients refuse metadata whose partition field has the name of a column other than its source, or none."""
+    path, field = "/v1/namespaces/ns/tables", {"name": name, "transform": transform}
+    make_rest_table(rest)
+    spec = {"partition-spec": {"fields": [{**field, "source-id": 7}]}}
+    added = {"updates": [{"action": "add-spec", "spec": {"fields": [{**field, "source-id": 1}]}}]}
+    for staged in (False, True):
+        asked = {"name": "u", "schema": SCHEMA, **spec, "stage-create": staged}
+        assert rest.post(path, asked).error[0] == 400
+    assert rest.post(f"{path}/t", added).error[0] == 400
+    fine = {"fields": [{"name": "x", "transform": transform, "source-id": 1}]}
+    assert rest.post(f"{path}/t", {"updates": [{"action": "add-spec", "spec": fine}]}).status == 200
+    named = [(1, "id", "long", True), (2, "city", "string", False), (3, "x", "long", False)]
+    fields = [{"id": i, "name": n, "type": t, "required": r} for i, n, t, r in named]
+    column = {"action": "add-schema", "schema": {"type": "struct", "fields": fields}}
+    told = rest.post(f"{path}/t", {"updates": [column, {"action": "set-current-schema", "schema-id": -1}]}).error
+    assert told[0] == 400 and "'x'" in told[2]
