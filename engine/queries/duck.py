@@ -93,9 +93,32 @@ def arrow(
     return table
 
 
-def batches(connection: duckdb.DuckDBPyConnection, sql: str, most_rows: int) -> Iterator[pa.RecordBatch]:
+def batches(
+    connection: duckdb.DuckDBPyConnection, sql: str, most_rows: int, parameters: Mapping[str, Any] | None = None
+) -> Iterator[pa.RecordBatch]:
     """The rows of a query while it runs, in batches of at most so many; the connection must serve this alone."""
-    yield from connection.sql(sql).to_arrow_reader(most_rows)
+    relation = connection.sql(sql, params=dict(parameters)) if parameters else connection.sql(sql)
+    reader = relation.to_arrow_reader(most_rows)
+    while (batch := _next(reader)) is not None:
+        yield batch
+
+
+_STREAMED = {
+    "INTERRUPT Error": duckdb.InterruptException,
+    "Out of Memory Error": duckdb.OutOfMemoryException,
+    "IO Error": duckdb.IOException,
+}
+
+
+def _next(reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
+    """The next batch. Raises DuckDB's errors, of which Arrow tells only the words once the first rows are there."""
+    try:
+        return reader.read_next_batch()
+    except StopIteration:
+        return None
+    except OSError as e:
+        said = str(e)
+        raise next((kind for words, kind in _STREAMED.items() if said.startswith(words)), duckdb.Error)(said) from e
 
 
 def union_all(queries: Iterable[str]) -> str:

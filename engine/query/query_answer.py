@@ -202,9 +202,7 @@ class QueryAnswer:
 
     def _batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
         with self._running() as con:
-            values = self._prepared.parameters
-            relation = con.sql(self._prepared.sql, params=dict(values) if values else None)
-            for batch in relation.to_arrow_reader(batch_rows):
+            for batch in duck.batches(con, self._prepared.sql, batch_rows, self._prepared.parameters):
                 yield from plain(pa.Table.from_batches([batch]), self._prepared.owner).to_batches()
 
     @contextmanager

@@ -250,6 +250,21 @@ def test_only_files_of_the_tables_that_it_names_can_be_read(lake: icecore.Catalo
         lake.query(f"SELECT * FROM ns.t, read_parquet('{path}')").fetchall()
 
 
+def test_a_stream_that_fails_after_its_first_rows_says_it_as_the_whole_answer_does(lake: icecore.Catalog) -> None:
+    """Arrow's reader has DuckDB's words in an OSError, with the text of the query, whatever it was."""
+    endless = lake.query("SELECT i FROM range(1000000000000) r(i)", timeout=0.5).arrow_reader()
+    assert endless.read_next_batch().num_rows
+    with pytest.raises(QueryLimitError, match=r"timeout of 0\.5 s"):
+        for _ in endless:
+            pass
+    late = lake.query("SELECT CASE WHEN i = 5000000 THEN 'x' ELSE '1' END::INT AS v FROM range(5000001) r(i)")
+    reader = late.arrow_reader(2048)
+    assert reader.read_next_batch().num_rows
+    with pytest.raises(ValidationError, match="Could not convert") as told:
+        reader.read_all()
+    assert "LINE" not in str(told.value)
+
+
 def test_limits(lake: icecore.Catalog) -> None:
     slow = lake.query("SELECT count(*) FROM ns.t, range(1000000000000) WHERE random() < 0", timeout=0.05)
     with pytest.raises(QueryLimitError, match=r"timeout of 0\.05 s"):
