@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 from attrs import define, evolve, field
 
-from icecore.engine.common.json_reader import loads
+from icecore.engine.common.json_reader import loads_sent
 from icecore.engine.common.optional_packages import needs
 from icecore.engine.errors import IcecoreError, StorageError, TooManyAuditsError
 from icecore.engine.events.commit_watch import watching_commits
@@ -319,7 +319,7 @@ def _read(endpoint: Endpoint, raw: bytes) -> dict[str, Any]:
     """The body of a request. Raises ValidationError."""
     if endpoint.is_form:
         return {key: values[-1] for key, values in parse_qs(raw.decode("utf-8", "replace")).items()}
-    return loads(raw, "the request") if raw or endpoint.needs_body else {}
+    return loads_sent(raw, "the request") if raw or endpoint.needs_body else {}
 
 
 def _client(call: Call) -> Client:

@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import frozen
 
-from icecore.engine.common.json_reader import get, get_ints, loads
+from icecore.engine.common.json_reader import get, get_ints, loads_sent
 from icecore.engine.errors import NotFoundError, ValidationError
 from icecore.engine.events.manifest_changes import ListedManifest
 from icecore.engine.server.planning.deep_json import any_depth
@@ -116,4 +116,4 @@ def _unpacked(token: str) -> dict[str, Any]:
     told = unpack.decompress(base64.urlsafe_b64decode(token), MOST_BYTES_OF_TOKEN)
     if not unpack.eof:
         raise ValidationError(f"{WHERE} is cut off")
-    return loads(told, WHERE)
+    return loads_sent(told, WHERE)

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.common.json_reader import get, get_list, loads
+from icecore.engine.common.json_reader import get, get_list, loads_sent
 from icecore.engine.errors import ValidationError
 from icecore.engine.events.event import Event
 from icecore.engine.log.store import EventStore
@@ -56,7 +56,7 @@ def _asked(body: Mapping[str, Any], store: EventStore) -> dict[str, Any]:
     """The filters and the position to go on after; a token has both. Raises ValidationError."""
     if token := get(body, "page-token", str, "the request", ""):
         try:
-            asked = loads(base64.urlsafe_b64decode(token), "the page token")
+            asked = loads_sent(base64.urlsafe_b64decode(token), "the page token")
         except ValueError as e:
             raise ValidationError(f"{token[:60]!r} is no page token of this server") from e
         _check_there(get(asked, "after", int, "the page token"), store)

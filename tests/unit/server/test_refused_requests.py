@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +19,7 @@ from rest_client import make_table as make_rest_table
 import icecore
 import icecore.projections.segments.manifest_selection
 from icecore.engine import errors
+from icecore.engine.common import json_reader
 from icecore.engine.errors import CommitStateUnknownError, IcecoreError
 from icecore.engine.joint_commit.joint_commit import commit_jointly
 from icecore.engine.server.resources import commits, loaded
@@ -257,3 +260,26 @@ def test_a_table_that_java_could_not_read_is_not_made(rest: RestClient, name: st
     column = {"action": "add-schema", "schema": {"type": "struct", "fields": fields}}
     told = rest.post(f"{path}/t", {"updates": [column, {"action": "set-current-schema", "schema-id": -1}]}).error
     assert told[0] == 400 and "'x'" in told[2]
+
+
+def test_what_python_takes_long_to_read_is_refused_unread(rest: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other client is answered meanwhile. It may come packed: the token of a plan task takes a thousandth."""
+    make_rest_table(rest)
+    monkeypatch.setattr(json_reader, "MOST_INSIDE", 1_000)
+    read: list[str] = []
+
+    def noted(data: bytes, what: str) -> Any:
+        read.append(what)
+        return orjson.loads(data)
+
+    monkeypatch.setattr(json_reader, "loads", noted)
+    many = b'{"x":[' + b",".join([b"[]"] * 999) + b"]}"
+    fewer = many.replace(b"[],", b"", 1)
+    token = {"plan-task": base64.urlsafe_b64encode(zlib.compress(many)).decode()}
+    path = "/v1/namespaces/ns/tables/t"
+    for ask in (rest.ask("POST", path, raw=many), rest.ask("POST", f"{path}/plan", raw=many)):
+        assert ask.error[0] == 400 and "lists and objects" in ask.error[2]
+    assert not read
+    assert rest.post(f"{path}/tasks", token).error[:2] == (404, "NoSuchPlanTaskException")
+    assert read == ["the request"]
+    assert rest.ask("POST", f"{path}/plan", raw=fewer).status == 200
