@@ -33,7 +33,14 @@ partitions, paths, numbers = st.sampled_from(PARTITIONS), st.sampled_from(PATHS)
 DATA = st.tuples(partitions, paths, numbers)
 DELETE = st.tuples(partitions, st.none() | paths, numbers, st.sampled_from(["vector", "positions", "equality"]))
 
-DATA_SCHEMA = pa.schema([("file_path", pa.string()), ("sequence_number", pa.int64()), ("partition_key", pa.binary())])
+DATA_SCHEMA = pa.schema(
+    [
+        ("file_path", pa.string()),
+        ("record_count", pa.int64()),
+        ("sequence_number", pa.int64()),
+        ("partition_key", pa.binary()),
+    ]
+)
 DELETE_SCHEMA = pa.schema(
     [
         ("status", pa.int32()),
@@ -92,9 +99,8 @@ def pairs_or_error(entries: DeleteEntries, connection: Any, files: pa.Table, met
 def test_sp2_to_sp7_pairs_of_near_deletes_are_all_pairs(
     connection: duckdb.DuckDBPyConnection, metadata: TableMetadata, data: list[Any], deletes: list[Any]
 ) -> None:
-    files = pa.table(
-        [[path for _, path, _ in data], [n for _, _, n in data], [key for (_, key), _, _ in data]], schema=DATA_SCHEMA
-    )
+    found = [(path, 1, number, key) for (_, key), path, number in data]
+    files = pa.Table.from_pylist([dict(zip(DATA_SCHEMA.names, row, strict=True)) for row in found], schema=DATA_SCHEMA)
     entries = delete_entries(connection, deletes)
     with pytest.MonkeyPatch.context() as m:
         m.setattr(kept, "FEW_FILES", 0)

@@ -53,24 +53,29 @@ def equality_bounds(columns: Mapping[str, str], ids: Iterable[int]) -> str:
 def _may_overlap(columns: Mapping[str, str], field_id: int) -> str:
     """The condition for one column: a null in both may match; otherwise both need values, and ranges that touch.
 
-    An unknown value may match, so every test is for a known reason against a match.
+    An unknown value may match, so every test is for a known reason against a match. Where a struct is null Java counts
+    neither a null nor a value of its fields in ORC, so values that are fewer than the rows leave room for nulls.
     """
 
     def column(side: str, prefix: str) -> str:
         name = f"{prefix}_{field_id}"
         return f"{side}.{quote(name)}" if name in columns else "NULL"
 
-    d_nulls, f_nulls = column("d", "nulls"), column("data", "nulls")
-    d_values, f_values = column("d", "values"), column("data", "values")
-    both_null = f"(coalesce({d_nulls}, 1) > 0 AND coalesce({f_nulls}, 1) > 0)"
+    def no_nulls(side: str) -> str:
+        every_row = f"coalesce({column(side, 'values')} = {side}.record_count, TRUE)"
+        return f"coalesce({column(side, 'nulls')} = 0 AND {every_row}, FALSE)"
+
+    def only_nulls(side: str) -> str:
+        return f"{column(side, 'nulls')} = {column(side, 'values')}"
+
     apart = " OR ".join(
         (
-            f"({f_nulls} = {f_values} AND {d_nulls} = 0)",
-            f"({d_nulls} = {d_values} AND {f_nulls} = 0)",
+            f"({only_nulls('data')} AND {no_nulls('d')})",
+            f"({only_nulls('d')} AND {no_nulls('data')})",
             f"({_no_nans(columns, field_id)} AND {_ranges_apart(columns, field_id)})",
         )
     )
-    return f"({both_null} OR NOT coalesce({apart}, FALSE))"
+    return f"(NOT ({no_nulls('d')} OR {no_nulls('data')}) OR NOT coalesce({apart}, FALSE))"
 
 
 def _ranges_apart(columns: Mapping[str, str], field_id: int) -> str:

@@ -26,13 +26,14 @@ from icecore.projections.segments.manifest_selection import ManifestSelection
 
 ENTRIES = "delete_entries"
 PLANNED = "planned_data"
-OF_DATA = ("file_path", "sequence_number", "partition_key")
+OF_DATA = ("file_path", "record_count", "sequence_number", "partition_key")
 OF_DELETES = (
     "ordinal",
     "status",
     "content",
     "file_format",
     "spec_id",
+    "record_count",
     "sequence_number",
     "partition_key",
     "referenced_data_file",

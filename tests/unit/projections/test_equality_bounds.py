@@ -28,7 +28,7 @@ def overlaps(connection: duckdb.DuckDBPyConnection, columns: dict[str, str], row
     """For each pair of a delete file and a data file."""
     table = pa.Table.from_pylist(rows)
     chosen = "".join(f", {quote(c)}::{kind} AS {quote(c)}" for c, kind in columns.items())
-    side = f"(SELECT n, [1] AS equality_ids{chosen} FROM metrics)"
+    side = f"(SELECT n, 9 AS record_count, [1] AS equality_ids{chosen} FROM metrics)"
     sql = f"SELECT {equality_bounds(columns, [1])} FROM {side} AS d, {side} AS data ORDER BY d.n, data.n"
     connection.register("metrics", table)
     return [found for (found,) in connection.execute(sql).fetchall()]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import uuid
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from attrs import evolve
+from broken_tables import edit_manifest, register
 
 import icecore
 from icecore.engine.data.write.write_rows import write_data_files
@@ -69,3 +72,29 @@ def test_deletes_of_other_bytes_are_left_out_by_them(catalog: icecore.Catalog) -
     table.delete_keys(pa.table({"b": [b"k" * 20]}), ["b"])
     assert sorted(len(t.delete_files) for t in table.scan().plan_files()) == [0, 0, 1]
     assert table.scan().count() == 5
+
+
+@pytest.mark.parametrize("rows_of_data", [[None], [None, {"a": 5}], [None, {"a": None}, {"a": 5}]])
+@pytest.mark.parametrize("rows_of_deletes", [[None], [None, {"a": 7}]])
+def test_nulls_in_null_structs_need_not_be_counted(
+    catalog: icecore.Catalog, tmp_path: Path, rows_of_data: list[Any], rows_of_deletes: list[Any]
+) -> None:
+    """Java counts neither values nor nulls of fields of null structs in ORC: such a row is deleted all the same."""
+    kind = pa.struct([("a", pa.int64())])
+    theirs = catalog.create_table("ns.s", pa.schema([("s", kind)]), format_version=2)
+    theirs.append(pa.table({"s": pa.array(rows_of_data, kind)}))
+    theirs.delete_keys(pa.table({"s": pa.array(rows_of_deletes, kind)}), ["s.a"])
+    key = theirs.schema().find_field("s.a").field_id
+    for content, found in enumerate((rows_of_data, rows_of_deletes)):
+        structs = [row for row in found if row is not None]
+        counts = {"value_counts": len(structs), "null_value_counts": sum(s["a"] is None for s in structs)}
+        noted = {name: [{"key": key, "value": n}] for name, n in counts.items()}
+
+        def note(entries: list[dict[str, Any]], noted: dict[str, Any] = noted) -> None:
+            entries[0]["data_file"].update(noted)
+
+        edit_manifest(theirs, content, note)
+    with icecore.open(tmp_path / "ours") as ours:
+        ours.create_namespace("ns")
+        left = [row for row in rows_of_data if row is not None and row["a"] is not None]
+        assert register(ours, theirs, "s").scan().to_arrow()["s"].to_pylist() == left
