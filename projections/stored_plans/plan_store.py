@@ -17,6 +17,7 @@ import orjson
 import pyarrow as pa
 from attrs import frozen
 
+from icecore.engine.common.text import is_unicode
 from icecore.engine.errors import IcecoreError, MissingFileError, StorageError, ValidationError
 from icecore.engine.events.event import file_name_of_stream
 from icecore.engine.storage.file_io import Storage
@@ -62,6 +63,8 @@ class PlanStore:
 
     def path(self, name: str) -> Path:
         """The file of a plan. Raises ValidationError for a name that can't be one, StorageError without a folder."""
+        if not is_unicode(name):
+            raise ValidationError(f"a plan's name must be Unicode text, found a lone surrogate in {name!r}")
         file = quote(name, safe="")
         if not name or len(file) > MAX_NAME:
             raise ValidationError(f"a plan's name must have 1 to {MAX_NAME} characters, found {name!r}")

@@ -263,12 +263,12 @@ def _parts_under(old: Kept, new: Iterable[Mapping[str, Any]], metadata: TableMet
     All partitions of a spec whose values may have been lost count as one.
     """
     losable = losable_fields(metadata)
-    named = path_keys(pa.array([d["referenced_data_file"] for d in new], pa.string()))
+    named = path_keys(pa.array(map(_named_file, new), pa.string()))
     is_named = pc.is_in(path_keys(old.files["file_path"]), named.drop_null()).to_pylist()
     latest: dict[tuple[int, str], int] = {}
     everywhere = -1
     for d in new:
-        if d["referenced_data_file"] is not None:
+        if _named_file(d) is not None:
             continue
         if d["content"] == DataFileContent.EQUALITY_DELETES and metadata.specs[d["spec_id"]].is_unpartitioned:
             everywhere = max(everywhere, d["sequence_number"])
@@ -283,6 +283,12 @@ def _parts_under(old: Kept, new: Iterable[Mapping[str, Any]], metadata: TableMet
         if by_name
         or max(everywhere, latest.get((spec_id, "" if spec_id in losable else partition), -1)) >= (sequence_number or 0)
     }
+
+
+def _named_file(delete: Mapping[str, Any]) -> str | None:
+    """The data file that a delete file is for alone; equality deletes are for none alone, whatever they name."""
+    named: str | None = delete["referenced_data_file"]
+    return None if delete["content"] == DataFileContent.EQUALITY_DELETES else named
 
 
 def _together(results: Sequence[_Result]) -> _Result:

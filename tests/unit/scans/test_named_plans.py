@@ -8,7 +8,8 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 import pytest
-from core_tables import make_table, rows
+from broken_tables import edit_manifest, register
+from core_tables import ids_of, make_table, rows
 from scan_task_reader import read_task
 
 import icecore
@@ -111,6 +112,24 @@ def test_a_vector_that_is_replaced_or_gone_is_matched_anew(catalog: icecore.Cata
     assert table.named_plan("p").scan.count() == 4
 
 
+def test_an_equality_delete_is_for_every_file_whichever_it_names(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    theirs = make_table(catalog, format_version=2)
+    theirs.append(rows(1, 2))
+    theirs.append(rows(1, 3))
+    first = theirs.scan("id = 2").plan_files()[0].file.file_path
+    theirs.delete_keys(rows(1).select(["id"]), ["id"])
+    edit_manifest(theirs, 1, lambda entries: entries[0]["data_file"].update(referenced_data_file=first))
+    with icecore.open(tmp_path / "ours") as ours:
+        ours.create_namespace("ns")
+        table = register(ours, theirs, "t")
+        *_, before, after = (s.snapshot_id for s in table.metadata.snapshots)
+        table.manage_snapshots().rollback_to_snapshot(before).commit()
+        table.prefetch(name="p")
+        table.manage_snapshots().set_current_snapshot(after).commit()
+        assert ids_of(table) == [2, 3]
+        assert same(table.named_plan("p"), table)
+
+
 def test_another_schema_or_spec_or_filter_is_planned_anew(table: icecore.Table) -> None:
     table.prefetch("id < 4", name="p")
     with table.update_spec() as update:
@@ -208,7 +227,7 @@ def test_tasks_as_arrow_and_as_json_lines(table: icecore.Table) -> None:
 
 
 def test_names_that_cannot_be_and_plans_that_are_not_there(table: icecore.Table) -> None:
-    for wrong in ("", "x" * 300, "é" * 100):
+    for wrong in ("", "x" * 300, "é" * 100, "\ud800"):
         with pytest.raises(ValidationError):
             table.prefetch(name=wrong)
     for name in ("../../etc", "a/b", ".", "..", "%2F", "p.plan", "ü n"):
