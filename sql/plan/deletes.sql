@@ -57,24 +57,32 @@ CASE WHEN starts_with({path}, 'file:///') THEN substring({path}, 8)
     OR regexp_matches({bound}, '^(file:/[^/0]|[^/:]+/.)') AS is_whole_{column},
 CASE WHEN root_{column} = '' THEN {plain} ELSE substring({bound}, length(root_{column})) END AS plain_{column}
 
+-- name: alike_bounds
+-- Whether all paths between two bounds are spelled as these are: what is before the path is the same, and in both whole.
+-- {lower}: the lower bound, of `d`
+-- {upper}: the upper bound, of `d`
+-- {at_lower}: the name of the lower bound
+-- {at_upper}: the name of the upper bound
+, coalesce(is_whole_{at_lower} AND is_whole_{at_upper} AND root_{at_lower} = root_{at_upper} AND (
+    root_{at_lower} <> '' OR {lower} = {upper} OR (starts_with({lower}, 'file:/') AND starts_with({upper}, 'file:/'))
+), FALSE) AS are_alike
+
 -- name: above_path_bound
--- Where path and bound have one root, both ways to compare say the same, and the slow one is left out. A bound that was
--- cut before its path begins says nothing of files that are spelled in another way.
+-- Where path and bounds have one root, both ways to compare say the same, and the slow one is left out. Bounds that are
+-- not alike say nothing of files that are spelled in another way.
 -- {column}: the name of a lower bound
 -- {bound}: the bound, of `d`
 -- {plain}: `plain_path` of the data file's path
-({bound} IS NULL OR {bound} <= data.file_path OR (
-    (d.root_{column} = '' OR NOT starts_with(data.file_path, d.root_{column}))
-    AND (NOT d.is_whole_{column} OR d.plain_{column} <= {plain})
+({bound} IS NULL OR {bound} <= data.file_path OR NOT d.are_alike OR (
+    (d.root_{column} = '' OR NOT starts_with(data.file_path, d.root_{column})) AND d.plain_{column} <= {plain}
 ))
 
 -- name: below_path_bound
 -- {column}: the name of an upper bound
 -- {bound}: the bound, of `d`
 -- {plain}: `plain_path` of the data file's path
-({bound} IS NULL OR {bound} >= data.file_path OR (
-    (d.root_{column} = '' OR NOT starts_with(data.file_path, d.root_{column}))
-    AND (NOT d.is_whole_{column} OR d.plain_{column} >= {plain})
+({bound} IS NULL OR {bound} >= data.file_path OR NOT d.are_alike OR (
+    (d.root_{column} = '' OR NOT starts_with(data.file_path, d.root_{column})) AND d.plain_{column} >= {plain}
 ))
 
 -- name: pairs

@@ -17,9 +17,16 @@ PATH_BOUNDS = ((f"lower_{DELETE_PATH_ID}", "above_path_bound"), (f"upper_{DELETE
 
 
 def plain_bounds(columns: Mapping[str, str]) -> str:
-    """Columns to select too: the bounds on paths of `d`, split into scheme with authority, and plain path."""
-    found = [(c, f"d.{quote(c)}") for c, _ in PATH_BOUNDS if c in columns]
-    return "".join(query(DELETES, "plain_bound", column=c, bound=d, plain=_plain(d)) for c, d in found)
+    """Columns to select too: the bounds on paths of `d`, split into scheme with authority, and plain path.
+
+    `are_alike` says whether all paths between them are spelled as they are.
+    """
+    found = {c: f"d.{quote(c)}" for c, _ in PATH_BOUNDS if c in columns}
+    plain = "".join(query(DELETES, "plain_bound", column=c, bound=d, plain=_plain(d)) for c, d in found.items())
+    if len(found) < len(PATH_BOUNDS):
+        return plain and f"{plain}, FALSE AS are_alike"
+    (at_lower, lower), (at_upper, upper) = found.items()
+    return plain + query(DELETES, "alike_bounds", lower=lower, upper=upper, at_lower=at_lower, at_upper=at_upper)
 
 
 def _plain(path: str) -> str:
@@ -29,8 +36,9 @@ def _plain(path: str) -> str:
 def path_bounds(columns: Mapping[str, str]) -> str:
     """A condition that the path of `data` may lie in the bounds of the position delete file `d`, with `plain_bounds`.
 
-    Writers don't always agree on scheme and authority of one path, so it may lie there with or without them. Where they
-    do agree, both ways to compare say the same, and the slow one is left out.
+    Writers don't always agree on scheme and authority of one path, so it may lie there with or without them, or
+    anywhere if the bounds differ in these. Where all agree, both ways to compare say the same, and the slow one is left
+    out.
     """
     conditions = [
         query(DELETES, name, column=c, bound=f"d.{quote(c)}", plain=_plain("data.file_path"))

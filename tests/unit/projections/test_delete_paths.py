@@ -28,19 +28,26 @@ PATHS = sorted({root + tail for root, tail in product(ROOTS, TAILS)})
 
 
 def may_lie(path: str, lower: str | None, upper: str | None) -> bool:
-    """As the rule says it: in order with scheme and authority or without them, or the bound was cut within these."""
+    """As the rule says it: in order as spelled or, where the bounds are alike, without scheme and authority."""
 
     def plain(text: str) -> str:
         return re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?", "", text)
 
-    def is_cut(bound: str) -> bool:
-        root = re.match(r"/|[A-Za-z][A-Za-z0-9+.-]*://[^/]*/", bound)
-        if root is None:
-            return not re.match(r"file:/[^/0]|[^/:]+/.", bound)
-        return root[0] == bound and not path.startswith(bound)
+    def root(bound: str) -> str:
+        found = re.match(r"/|[A-Za-z][A-Za-z0-9+.-]*://[^/]*/", bound)
+        return "" if found is None else found[0]
 
-    above = lower is None or lower <= path or plain(lower) <= plain(path) or is_cut(lower)
-    return above and (upper is None or upper >= path or plain(upper) >= plain(path) or is_cut(upper))
+    def is_whole(bound: str) -> bool:
+        return bound != root(bound) if root(bound) else bool(re.match(r"file:/[^/0]|[^/:]+/.", bound))
+
+    def are_alike(low: str, high: str) -> bool:
+        is_one = root(low) or low == high or (low.startswith("file:/") and high.startswith("file:/"))
+        return is_whole(low) and is_whole(high) and root(low) == root(high) and bool(is_one)
+
+    if lower is None or upper is None or not are_alike(lower, upper):
+        return True
+    above = lower <= path or plain(lower) <= plain(path)
+    return above and (upper >= path or plain(upper) >= plain(path))
 
 
 def test_the_short_way_says_what_the_rule_says() -> None:
