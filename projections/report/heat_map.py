@@ -26,10 +26,14 @@ class Cell:
 
 
 def heat_map(cells: Sequence[Cell], label: str) -> Markup:
-    """The cells as a grid by their first two fields, or one after another where that has no room or they have fewer."""
+    """The cells as a grid by their first two fields.
+
+    They are one after another where that has no room, they have fewer, or two would be in one place.
+    """
     rows = list(dict.fromkeys(c.fields[0] for c in cells if len(c.fields) > 1))
     columns = sorted({c.fields[1] for c in cells if len(c.fields) > 1})
-    if 1 < len(rows) <= MOST_ROWS and 1 < len(columns) <= MOST_COLUMNS and all(len(c.fields) > 1 for c in cells):
+    places = {c.fields[:2] for c in cells if len(c.fields) > 1}
+    if 1 < len(rows) <= MOST_ROWS and 1 < len(columns) <= MOST_COLUMNS and len(places) == len(cells):
         return _grid(cells, rows, columns, label)
     return _in_turn(cells[:MOST_CELLS], label)
 

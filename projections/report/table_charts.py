@@ -16,6 +16,7 @@ from icecore.projections.report.svg_charts import Bar, bars, share, steps
 _SECOND, _MINUTE, _DAY = 1000, 60_000, 24 * 60 * 60_000
 _SPANS = [_SECOND, 10 * _SECOND, _MINUTE, 10 * _MINUTE, 60 * _MINUTE, _DAY // 4, *(n * _DAY for n in (1, 7, 30, 365))]
 _MOST_BARS = 48
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_000
 _OPERATIONS = ("append", "overwrite", "delete", "replace")
 
 
@@ -30,7 +31,8 @@ def _commits(table: TableData) -> tuple[str, str, Markup] | None:
     if not table.commits:
         return None
     times = [c["committed_ms"] for c in table.commits]
-    span = next((s for s in _SPANS if (max(times) - min(times)) // s < _MOST_BARS), _SPANS[-1])
+    whole = max(times) - min(times)
+    span = next((s for s in _SPANS if whole // s < _MOST_BARS), whole // _MOST_BARS + 1)
     counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for commit in table.commits:
         counts[commit["committed_ms"] // span][_kind(commit["operation"])] += 1
@@ -130,8 +132,8 @@ def _kind(operation: str | None) -> str:
 
 
 def _time(ms: int, span: int) -> str:
-    """A time in UTC, as exact as spans of `span` milliseconds need."""
-    at = dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
+    """A time in UTC, as exact as spans of `span` milliseconds need; the nearest one that has a year of four digits."""
+    at = dt.datetime.fromtimestamp(min(max(ms, _FIRST_MS), _LAST_MS) / 1000, dt.UTC)
     return at.strftime("%Y-%m-%d" if span >= _DAY else "%m-%d %H:%M" if span >= _MINUTE else "%H:%M:%S")
 
 

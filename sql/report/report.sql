@@ -3,7 +3,7 @@
 -- name: tables
 -- {condition}: which tables
 SELECT
-    name_now, table_uuid, format_version, location, partition_spec, last_updated_at, current_snapshot_id, snapshots, columns
+    name_now, table_uuid, format_version, location, partition_spec, snapshots, columns
 FROM tables
 WHERE {condition}
 ORDER BY name_now

@@ -19,8 +19,10 @@ from icecore.engine.cli.main import cli
 from icecore.engine.errors import NoSuchTableError, StorageError, name_text
 from icecore.projections.report.heat_map import Cell, heat_map
 from icecore.projections.report.html_elements import Markup, element, in_bytes, in_short
+from icecore.projections.report.report_data import TableData
 from icecore.projections.report.snapshot_graph import Dot, snapshot_graph
 from icecore.projections.report.svg_charts import Bar, bars, nice_top, share, steps
+from icecore.projections.report.table_charts import charts
 
 HOSTILE = "<img src=https://evil.example/x onerror=alert(1)>\"'&\x1b[31m"
 VOID = {"meta", "br"}
@@ -189,6 +191,23 @@ def test_partitions_of_two_fields_are_a_grid() -> None:
     assert drawn.count("<rect") == 9 and drawn.count('class="heat h9"') == 3 and ">y</text>" in drawn
     assert heat_map([Cell(f"a={i}", (str(i),), i, "") for i in range(1000)], "x").count("<rect") == 400
     assert heat_map([], "x").count("<rect") == 0
+    of_three = [
+        Cell(f"{x}{y}{z}", (str(x), str(y), str(z)), 1, "") for x in range(2) for y in range(2) for z in range(2)
+    ]
+    drawn = heat_map(of_three, "x")
+    assert len(set(re.findall(r"<rect[^>]*>", drawn))) == 8
+
+
+def test_commits_may_be_of_any_time() -> None:
+    """As where a writer took microseconds for milliseconds."""
+    told = {"actor": "a", "operation": "append", "message": None, "branch": "main", "parent_id": None, "bytes": None}
+    times = (-(2**62), 1_700_000_000_000, 1_700_000_000_000_000)
+    commits = [
+        {**told, "position": i, "snapshot_id": i, "committed_ms": ms, "records": i} for i, ms in enumerate(times)
+    ]
+    for of in (commits, commits[1:], commits[:1]):
+        drawn = {title: chart for title, _, chart in charts(TableData("t", {"snapshots": 1}, [], [], of, []))}
+        assert 1 <= drawn["Commits"].count("<g>") <= 49
 
 
 def test_a_branch_leaves_its_parent() -> None:

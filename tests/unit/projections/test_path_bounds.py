@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 import duckdb
@@ -49,7 +50,7 @@ def test_bounds_may_be_spelled_in_two_ways(store: str) -> None:
     assert all(let_in(found))
 
 
-def let_in(rows: list[tuple[str, str, str | None]]) -> list[bool]:
+def let_in(rows: Sequence[tuple[str, str, str | None]]) -> list[bool]:
     """Whether each path may lie in its bounds."""
     with duckdb.connect() as con:
         con.execute("CREATE TABLE rows (number INT, file_path VARCHAR, lower VARCHAR, upper VARCHAR)")
