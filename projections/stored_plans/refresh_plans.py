@@ -34,7 +34,7 @@ from icecore.projections.plan.deletes.lost_values import losable_fields
 from icecore.projections.plan.planner import PlannedFiles, Planner
 from icecore.projections.segments.segment_files import SEGMENT_VERSION
 
-RULES = 2
+RULES = 3
 """The version of the rules: to be raised when a manifest's plan, or what is kept of it, changes."""
 DELETES = pa.schema(
     [
@@ -185,10 +185,19 @@ class _Refresh:
         self, data: Sequence[ListedManifest], deletes: Sequence[ListedManifest]
     ) -> tuple[PlannedFiles, Sequence[ListedManifest]]:
         """The plan over some data manifests, and the manifests among which `m` of its files is a place."""
+
+        def planned(relevant: Sequence[ListedManifest]) -> tuple[PlannedFiles, Sequence[ListedManifest]]:
+            return self.planner.plan_with_manifests(self.state, (*data, *relevant), self.bound, self.schema)
+
         # A delete applies to no newer file, so a delete manifest that is older than all data files is left out.
-        oldest = min((m.manifest.min_sequence_number for m in data), default=0)
-        relevant = [m for m in deletes if m.manifest.sequence_number >= oldest] if data else []
-        return self.planner.plan_with_manifests(self.state, (*data, *relevant), self.bound, self.schema)
+        told = min((m.manifest.min_sequence_number for m in data), default=0)
+        if all(m.manifest.sequence_number >= told for m in deletes):
+            return planned(deletes)
+        # Early releases of PyIceberg note a least number that is too great, so the files themselves are asked.
+        found = planned(())
+        oldest = pc.min(pc.fill_null(found[0].files["sequence_number"], 0)).as_py()
+        relevant = [m for m in deletes if oldest is not None and m.manifest.sequence_number >= oldest]
+        return planned(relevant) if relevant else found
 
     def _merged(
         self,

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 import pytest
-from broken_tables import edit_manifest, register
+from broken_tables import edit, edit_manifest, list_of, register
 from core_tables import ids_of, make_table, rows
 from scan_task_reader import read_task
 
@@ -128,6 +128,22 @@ def test_an_equality_delete_is_for_every_file_whichever_it_names(catalog: icecor
         table.manage_snapshots().set_current_snapshot(after).commit()
         assert ids_of(table) == [2, 3]
         assert same(table.named_plan("p"), table)
+
+
+def test_least_sequence_numbers_of_others_are_not_relied_upon(catalog: icecore.Catalog, tmp_path: Path) -> None:
+    """Early releases of PyIceberg note the commit's own where an entry of a merged manifest has 0."""
+    theirs = make_table(catalog, format_version=2, properties=MERGE)
+    theirs.append(rows(1, 2))
+    theirs.delete("id = 1")
+    theirs.append(rows(3))
+    edit(list_of(theirs), lambda listed: [r.update(min_sequence_number=3) for r in listed if r["content"] == 0])
+    with icecore.open(tmp_path / "ours") as ours:
+        ours.create_namespace("ns")
+        table = register(ours, theirs, "t")
+        assert same(table.prefetch(name="p"), table)
+        table.append(rows(4))
+        assert same(table.prefetch("id < 4", name="p"), table, "id < 4")
+        assert table.named_plan("p").scan.count() == 2
 
 
 def test_another_schema_or_spec_or_filter_is_planned_anew(table: icecore.Table) -> None:
