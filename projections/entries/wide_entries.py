@@ -269,7 +269,7 @@ def _add_metric_columns(made: _Typed, columns: Mapping[str, pa.Array], schema: S
                 made.columns[f"{prefix}_{field_id}"] = places.take(entries.items)
         names = [f"{prefix}_{field_id}" for prefix in BOUND_MAPS if f"{prefix}_{field_id}" in made.columns]
         _drop_other_units(made.columns, primitive, columns["file_format"], names)
-        _drop_inverted(made.columns, primitive, names)
+        drop_inverted(made.columns, primitive, names)
 
 
 def _drop_other_units(
@@ -295,7 +295,7 @@ def _drop_other_units(
         columns[name] = pc.if_else(doubtful, arrays.null(pa.int64()), columns[name])
 
 
-def _drop_inverted(columns: dict[str, pa.Array], iceberg_type: PrimitiveType, names: Sequence[str]) -> None:
+def drop_inverted(columns: dict[str, pa.Array], iceberg_type: PrimitiveType, names: Sequence[str]) -> None:
     """Makes bounds unknown that are the wrong way round: no value lies between them, but the file may have some.
 
     Bounds of UUIDs are kept, as this tells in which order they were made.

@@ -6,12 +6,13 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from icecore.engine.errors import ValidationError
 from icecore.engine.expression.sql.sql_text import value_text
 from icecore.engine.spec import single_value
 from icecore.engine.spec.content_file import ManifestFile
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
-from icecore.engine.spec.transform import human_string
+from icecore.engine.spec.transform import Transform, human_string
 from icecore.engine.spec.types import PrimitiveType, UUIDType
 from icecore.projections.segments.entry_typing import METRIC_PREFIXES
 
@@ -69,11 +70,17 @@ def known_summary(manifest: ManifestFile, spec: PartitionSpec, field_ids: Iterab
         if wanted and f.source_id not in wanted:
             continue
         kind = f.result_type(schema)
-        bounds = [
-            "nothing" if raw is None else human_string(f.transform, kind, single_value.from_bytes(kind, raw))
-            for raw in (summary.lower_bound, summary.upper_bound)
-        ]
+        bounds = [_bound_text(f.transform, kind, raw) for raw in (summary.lower_bound, summary.upper_bound)]
         nulls = ", with nulls" if summary.contains_null else ""
         nans = ", with NaN" if summary.contains_nan else ""
         out.append(f"{f.name} from {bounds[0]} to {bounds[1]}{nulls}{nans}")
     return "; ".join(out) or None
+
+
+def _bound_text(transform: Transform, kind: PrimitiveType, raw: bytes | None) -> str:
+    if raw is None:
+        return "nothing"
+    try:
+        return human_string(transform, kind, single_value.from_bytes(kind, raw))
+    except ValidationError:
+        return "something that can't be read"

@@ -20,6 +20,7 @@ from icecore.engine.queries.named_queries import query
 from icecore.engine.spec.content_file import FieldSummary
 from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import Schema
+from icecore.projections.entries.wide_entries import drop_inverted
 from icecore.projections.plan.predicate import manifest_predicate
 
 
@@ -100,4 +101,5 @@ def _summaries(
         for name in ("lower", "upper"):
             raw = arrays.optional_bytes(getattr(s, f"{name}_bound") for s in of_field)
             columns[f"{prefix}_{name}"] = typed_values(result, raw, nan_is_null=True, is_partition=True)
+        drop_inverted(columns, result, [f"{prefix}_lower", f"{prefix}_upper"])
     return pa.table(columns)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 
 import orjson
 import pyarrow as pa
 import pytest
+from broken_tables import edit, list_of, register
+from core_tables import ids_of, make_table, rows
 
 import icecore
 
@@ -124,3 +127,20 @@ def test_an_incremental_scan_is_explained_over_what_was_appended(table: icecore.
 
 def test_orjson_can_print_all_of_it(table: icecore.Table) -> None:
     orjson.dumps(table.scan("x > 1 AND city IN ('a', 'b')").explain().files.to_pylist())
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"lower_bound": b"abc"}, {"lower_bound": (7).to_bytes(8, "little"), "upper_bound": bytes(8)}]
+)
+def test_summaries_that_say_nothing_leave_nothing_out(
+    catalog: icecore.Catalog, tmp_path: Path, bounds: dict[str, bytes]
+) -> None:
+    """Bounds that can't be read or are the wrong way round: the plan is what it is once entries are loaded."""
+    theirs = make_table(catalog, partition_spec=["id"], format_version=2)
+    theirs.append(rows(1, 5))
+    edit(list_of(theirs), lambda listed: listed[0]["partitions"][0].update(bounds))
+    with icecore.open(tmp_path / "ours") as ours:
+        ours.create_namespace("ns")
+        table = register(ours, theirs, "t")
+        assert ids_of(table, row_filter="id = 1") == [1]
+        assert {f["reason"] for f in table.scan("id > 9").explain().to_arrow().to_pylist()} <= {"manifest", "partition"}
