@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import re
 import threading
 from collections.abc import Iterator
@@ -283,6 +284,27 @@ def test_threads_may_ask_at_once(spark: Any, lake: icecore.Catalog) -> None:
     for t in threads:
         t.join()
     assert counts == [23] * 4
+
+
+def test_what_python_answers_is_there_when_java_takes_it(
+    spark: Any, lake: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy machine may collect Python's garbage, of which Java lets go at once, before Java reads the answer."""
+    from py4j.clientserver import ClientServerConnection, JavaClient
+
+    call, let_go = ClientServerConnection._call_proxy, JavaClient.garbage_collect_object
+
+    def called(self: Any, *args: Any) -> Any:
+        answer = call(self, *args)
+        gc.collect()
+        return answer
+
+    monkeypatch.setattr(ClientServerConnection, "_call_proxy", called)
+    monkeypatch.setattr(
+        JavaClient, "garbage_collect_object", lambda self, target, enqueue=True: let_go(self, target, False)
+    )
+    assert found(spark, "SELECT id FROM lake.ns.v1 WHERE id = 100") == [(100,)]
+    assert found(spark, "SELECT count(*) FROM lake.ns.v1.snapshots") == [(5,)]
 
 
 def test_a_session_has_catalogs_of_its_own(spark: Any, lake: icecore.Catalog) -> None:

@@ -10,6 +10,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Function;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.classic.SparkSession;
@@ -17,6 +18,9 @@ import org.apache.spark.sql.classic.SparkSession;
 /**
  * Questions to Python, as JSON. An answer is a Java object that Python had made, or JSON: a list, or an object with the
  * text of an `error`. What does not exist is null.
+ *
+ * Python puts the answer in the question's place, and returns nothing: a Java object that it returned could be let go of,
+ * once its garbage is collected, before it was taken here, and would then be null.
  *
  * They are asked in threads of their own: the one that asks is in the midst of analysing a query, and the one of Python
  * that waits for it may hold what answering needs.
@@ -102,7 +106,9 @@ public class LakeCalls {
     public Object call() {
       session.sparkContext().setLocalProperties(properties);
       SparkSession.setActiveSession(session);
-      return asked.apply(question);
+      AtomicReference place = new AtomicReference(question);
+      asked.apply(place);
+      return place.get();
     }
   }
 

@@ -53,10 +53,14 @@ class Answers:
         """The answer to a question, the first part of which says what is asked for."""
         raise NotImplementedError  # each kind of answers its own
 
-    def apply(self, question: Any) -> Any:
-        """The same for Java: a Java object, or JSON."""
+    def apply(self, place: Any) -> None:
+        """Puts the answer in the place of Java's question: a Java object, or JSON. See `LakeCalls.java`."""
+        question = place.get()
+        place.set(self._answered(json.loads(question) if isinstance(question, str) else question))
+
+    def _answered(self, question: Sequence[Any]) -> Any:
         try:
-            found = self.answer(json.loads(question) if isinstance(question, str) else question)
+            found = self.answer(question)
             return found._jdf if isinstance(found, DataFrame) else found
         except IcecoreError as e:
             return json.dumps({"error": f"{type(e).__name__}: {e}"})
