@@ -18,6 +18,7 @@ pytestmark = pytest.mark.spark
 from pyspark.errors import StreamingQueryException  # noqa: E402
 
 import icecore  # noqa: E402
+from icecore.engine.errors import ValidationError  # noqa: E402
 from icecore.engine.spark_source.iceberg_source import IcecoreSource  # noqa: E402
 from icecore.engine.spark_source.source_options import STREAM_WRITING  # noqa: E402
 from icecore.engine.spark_source.stream.stream_writer import StreamTableWriter  # noqa: E402
@@ -136,6 +137,41 @@ def test_changes_that_are_no_appends_end_a_stream(
     skipping = {"streaming_skip_overwrite_snapshots": "true"}
     run(reading(spark, warehouse, **skipping), warehouse, tmp_path / "d")
     assert ids(sink) == list(range(6))
+
+
+@pytest.mark.parametrize("options", [{}, {"changelog": "true"}])
+def test_a_type_that_is_widened_ends_a_stream(
+    warehouse: Path, catalog: icecore.Catalog, options: dict[str, str]
+) -> None:
+    """It would read a double as a float, 0.1 and 1e300 as other numbers. Started again it reads what is left."""
+    columns = pa.schema([("id", pa.int64()), ("x", pa.float32()), ("s", pa.struct([("n", pa.int32())]))])
+    table = catalog.create_table("ns.source", columns)
+
+    def begun() -> Any:
+        source = IcecoreSource({"warehouse": str(warehouse), "path": "ns.source", **options})
+        return source.streamReader(source.schema())
+
+    def read(stream: Any, start: Any, end: Any) -> list[Any]:
+        batches = [b for part in stream.partitions(start, end) for b in stream.read(part)]
+        return [(r["id"], r["x"], r["s"]["n"]) for b in batches for r in b.to_pylist()]
+
+    first = begun()
+    places, found = [first.initialOffset()], []
+    for step in ("append", "rename", "x", "s.n"):
+        if step == "rename":
+            table.update_schema().rename_column("id", "number").commit()
+            table.update_schema().rename_column("number", "id").add_column("y", "int").commit()
+        elif step != "append":
+            table.update_schema().update_column(step, {"x": "double", "s.n": "long"}[step]).commit()
+        table.append([{"id": 1, "x": 0.5, "s": {"n": 2}}])
+        places.append(first.latestOffset(places[-1], first.getDefaultReadLimit()))
+        if step in ("append", "rename"):
+            found += read(first, *places[-2:])
+        else:
+            with pytest.raises(ValidationError, match="'x', which is double by now: started again"):
+                read(first, *places[-2:])
+    assert found == read(begun(), places[2], places[4]) == [(1, 0.5, 2)] * 2
+    first.stop()
 
 
 def test_a_stream_of_changes_gives_the_rows_that_are_left(

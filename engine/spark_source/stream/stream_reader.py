@@ -13,6 +13,7 @@ from icecore.engine.catalog.catalog import Catalog, open_catalog
 from icecore.engine.common.optional_packages import needs
 from icecore.engine.data.read.rows_of_commits import CommitFiles
 from icecore.engine.data.scan_task import FileScanTask
+from icecore.engine.errors import ValidationError, name_text
 from icecore.engine.spark.pyspark_api import types as T
 from icecore.engine.spark_source.batch_reader import check_shown, parts_of_changes, parts_of_rows, splitting_for
 from icecore.engine.spark_source.source_options import SourceOptions
@@ -20,6 +21,8 @@ from icecore.engine.spark_source.source_rows import ChangeReader, RowReader
 from icecore.engine.spark_source.source_scan import table_of, with_columns_of
 from icecore.engine.spark_source.stream.stream_files import Limits, Offset, StreamFiles, numbered
 from icecore.engine.spec.reserved import select
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.types import walk
 from icecore.engine.table.table import Table
 
 # PySpark 4.1 does not tell a source where its stream goes on.
@@ -73,7 +76,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._files().end_here()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The files of a micro-batch, in parts for Spark's tasks."""
+        """The files of a micro-batch, in parts for Spark's tasks.
+
+        Raises ValidationError where a column has another type by now, and what `StreamFiles.between` raises.
+        """
         files = self._files()
         last = Offset.of(end)
         pieces = files.between(Offset.of(start), last)
@@ -87,12 +93,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.is_changelog:
             commits = numbered(p for p in pieces if isinstance(p, CommitFiles))
             reader = ChangeReader(with_columns_of(files.changes_of(last.snapshot_id), schema, chosen).rows)
-            check_shown(reader.rows.projection, self._struct)
-            parts = parts_of_changes(commits, splitting)
+            projection, parts = reader.rows.projection, parts_of_changes(commits, splitting)
         else:
             reader = RowReader.of(select(schema, chosen), schema, table.metadata, table.scan().storage)
-            check_shown(reader.projection, self._struct)
+            projection = reader.projection
             parts = parts_of_rows([p for p in pieces if isinstance(p, FileScanTask)], splitting)
+        check_shown(projection, self._struct)
+        _check_types(projection, table)
         return [InputPartition((reader, part)) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -118,3 +125,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
+
+
+def _check_types(projection: Schema, table: Table) -> None:
+    """Raises ValidationError where the table gave a column another type: new files may have values that don't fit."""
+    now = table.schema()
+    for f in walk(projection.fields):
+        found = now.get_field(f.field_id)
+        if found is not None and f.field_type.is_primitive and found.field_type != f.field_type:
+            raise ValidationError(
+                f"{name_text(table.name())}: the stream began with {f.field_type} as the type of {f.name!r}, which is "
+                f"{found.field_type} by now: started again, it goes on with that"
+            )
