@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.data.arrow.arrow_partitions import transformed_column
+from icecore.engine.data.arrow.arrow_schema import storage_type
 from icecore.engine.data.arrow.arrow_values import from_array
 from icecore.engine.data.file.column_metrics import MetricsCollector
 from icecore.engine.data.file.metrics_mode import Full
@@ -183,7 +184,8 @@ def _counted(wide: Mapping[str, Any], name: str, field_id: int) -> Iterator[str]
 def _elsewhere(rows: pa.Table, schema: Schema, f: PartitionField, noted: Any) -> str | None:
     """The difference of rows from a partition value noted for their file, in words; None where there is none."""
     kind, column = transformed_column(rows, schema, f.source_id, f.transform)
-    for value in from_array(kind, pc.unique(column)):
+    # Arrow tells no values of extension types apart.
+    for value in from_array(kind, pc.unique(column.cast(storage_type(column.type)))):
         # Not equal to itself is NaN.
         if value == noted or (value != value and noted != noted) or _is_rounded_up(schema, f, value, noted):
             continue

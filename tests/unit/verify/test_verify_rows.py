@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
+import uuid
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -197,3 +198,10 @@ def test_times_before_1970_may_be_noted_rounded_up(
     of_others = register(catalog, table, "t")
     assert len(of_others.scan(row_filter="at < '1969-03-04'").to_arrow()) == is_right
     assert (problems(catalog) == []) == is_right
+
+
+@pytest.mark.parametrize("transform", ["u", "bucket(2, u)"])
+def test_partitions_of_uuids_are_compared_as_well(catalog: icecore.Catalog, transform: str) -> None:
+    table = catalog.create_table("ns.t", pa.schema([("u", pa.uuid())]), partition_spec=[transform])
+    table.append([{"u": uuid.UUID(int=1)}, {"u": uuid.UUID(int=2)}, {"u": None}])
+    assert problems(catalog) == []
