@@ -98,13 +98,15 @@ def with_checked_values(updates: Iterable[U]) -> list[U]:
 def check_given_updates(before: TableMetadata | None, after: TableMetadata, updates: Sequence[TableUpdate]) -> None:
     """Raises ValidationError for unknown parents and schemas of snapshots, and for specs and orders of unknown columns.
 
-    So it does for partition fields that the updates make misnamed. The default spec and sort order must fit the current
-    schema. `before` is the metadata that the updates were applied to, None for a new table, and `after` is the result.
+    So it does for columns of one name, and for partition fields that the updates make misnamed. The default spec and
+    sort order must fit the current schema. `before` is the metadata that the updates were applied to, None for a new
+    table, and `after` is the result.
     """
     snapshots: Mapping[int, Snapshot] = {} if before is None else before.snapshots_by_id
     added = set[int]()
     specs = () if before is None else before.partition_specs
     orders = () if before is None else before.sort_orders
+    schemas = () if before is None else before.schemas
     for update in updates:
         match update:
             case AddSnapshot(snapshot=snapshot):
@@ -115,6 +117,9 @@ def check_given_updates(before: TableMetadata | None, after: TableMetadata, upda
                     )
                 _check_schema(snapshot, before, after)
                 added.add(snapshot.snapshot_id)
+            case AddSchema(schema=schema):
+                if not any(schema.same_fields(s) for s in schemas):
+                    schema.check_unambiguous()
             case AddPartitionSpec(spec=spec):
                 if not any(spec.same_as(s) for s in specs):
                     spec.check(after.schema())
@@ -127,8 +132,7 @@ def check_given_updates(before: TableMetadata | None, after: TableMetadata, upda
                 after.sort_order().check(after.schema())
                 _check_names(before, after)
             case (
-                AddSchema()
-                | RemoveSchemas()
+                RemoveSchemas()
                 | RemovePartitionSpecs()
                 | RemoveSnapshots()
                 | SetSnapshotRef()

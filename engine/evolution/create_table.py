@@ -112,6 +112,7 @@ def fresh_parts(
     given = given_schema(schema, format_version=format_version)
     partition_spec, sort_order = given_spec(partition_spec), given_order(sort_order)
     fresh = evolve(assign_fresh_ids(given), schema_id=0)
+    fresh.check_unambiguous()
     if isinstance(partition_spec, PartitionSpec):
         spec = _follow_spec(partition_spec, given, fresh)
     else:

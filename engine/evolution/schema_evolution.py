@@ -14,7 +14,7 @@ from icecore.engine.spec.partition import PartitionSpec
 from icecore.engine.spec.schema import MAX_FIELD_ID, Schema, check_format_version
 from icecore.engine.spec.sort import SortOrder
 from icecore.engine.spec.transform import IdentityTransform, VoidTransform
-from icecore.engine.spec.types import NestedField, StructType, children, walk
+from icecore.engine.spec.types import NestedField, StructType, walk
 
 
 def evolve_schema(
@@ -49,8 +49,8 @@ def evolve_schema(
     for op in ops:
         changes.record(op)
     fields = changes.fields()
-    _check_unambiguous(fields)
     bare = Schema(fields, schema.schema_id)
+    bare.check_unambiguous()
     evolved = Schema(fields, schema.schema_id, _identifier_ids(schema, bare, changes))
     if changes.last_column_id > MAX_FIELD_ID:
         raise ValidationError(f"field ids go up to {MAX_FIELD_ID}, and {changes.last_column_id} would be needed (T4)")
@@ -81,21 +81,6 @@ def _identifier_id(before: Schema, after: Schema, name: str, case_sensitive: boo
         if after.get_field(field_id) is not None:
             return field_id
     return after.find_field(name, case_sensitive).field_id
-
-
-def _check_unambiguous(fields: tuple[NestedField, ...]) -> None:
-    """Raises ValidationError for a column `a.b` beside a struct `a` with a field `b`: one name for two."""
-    seen: set[str] = set()
-
-    def visit(inner: tuple[NestedField, ...], prefix: str) -> None:
-        for f in inner:
-            name = prefix + f.name
-            if name in seen:
-                raise ValidationError(f"two columns would have the name {name!r}")
-            seen.add(name)
-            visit(children(f.field_type), f"{name}.")
-
-    visit(fields, "")
 
 
 def _check_names(before: Schema, after: Schema, specs: tuple[PartitionSpec, ...], case_sensitive: bool) -> None:

@@ -104,6 +104,12 @@ class Schema:
         # The first of names that differ in case alone counts.
         return {name.lower(): field_id for name, field_id in reversed(self._by_name.items())}
 
+    def check_unambiguous(self) -> None:
+        """Raises ValidationError for a column `a.b` beside a struct `a` with a field `b`, as readers go by names."""
+        names = [".".join(path) for path in self._paths.values()]
+        if len(set(names)) < len(names):
+            raise ValidationError(f"two columns would have the name {max(names, key=names.count)!r}")
+
     @property
     def highest_field_id(self) -> int:
         """The highest field id at any depth; 0 for a schema without fields."""

@@ -98,8 +98,8 @@ def test_two_columns_can_swap_their_names() -> None:
 @pytest.mark.parametrize(
     ("path", "new_name", "says"),
     [
-        ("name", "day", "two columns would have the name 'day'"),
-        ("place.lat", "lon", "two columns would have the name 'place.lon'"),
+        ("name", "day", "column name 'day' is used twice"),
+        ("place.lat", "lon", "column name 'place.lon' is used twice"),
         ("nope", "x", "no column 'nope'"),
         ("name", "", "the new name is empty"),
         ("points.element", "x", "part of a list or map"),

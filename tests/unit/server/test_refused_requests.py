@@ -262,6 +262,18 @@ def test_a_table_that_java_could_not_read_is_not_made(rest: RestClient, name: st
     assert told[0] == 400 and "'x'" in told[2]
 
 
+def test_two_columns_of_one_name_are_refused(rest: RestClient) -> None:
+    """Java refuses to load a table with a column `a.b` beside a struct `a` with a field `b`."""
+    path = "/v1/namespaces/ns/tables"
+    inner = {"type": "struct", "fields": [{"id": 3, "name": "b", "type": "long", "required": False}]}
+    fields = [(1, "a.b", "long"), (2, "a", inner)]
+    schema = {"type": "struct", "fields": [{"id": i, "name": n, "type": t, "required": False} for i, n, t in fields]}
+    make_rest_table(rest)
+    assert "name 'a.b'" in rest.post(path, {"name": "u", "schema": schema}).error[2]
+    told = rest.post(f"{path}/t", {"updates": [{"action": "add-schema", "schema": schema}]}).error
+    assert told[0] == 400 and "name 'a.b'" in told[2]
+
+
 def test_what_python_takes_long_to_read_is_refused_unread(rest: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """No other client is answered meanwhile. It may come packed: the token of a plan task takes a thousandth."""
     make_rest_table(rest)
