@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from attrs import define, evolve
+from attrs import define, evolve, field
 
 from icecore.engine.commit.decide import ChangeMetadata
 from icecore.engine.commit.dry_run import CatalogDryRun
@@ -18,12 +19,21 @@ from icecore.engine.errors import (
     ValidationError,
     name_text,
 )
-from icecore.engine.events.event import Provenance, is_view_stream
-from icecore.engine.joint_commit.joint_commit import CommitTargets, Part, commit_jointly, dry_run_jointly
+from icecore.engine.events.event import CATALOG_STREAM, Event, Provenance, is_view_stream
+from icecore.engine.events.name_events import read_name_event
+from icecore.engine.joint_commit.joint_commit import (
+    AT_ONCE,
+    CommitTargets,
+    OnNoBranch,
+    Part,
+    commit_jointly,
+    dry_run_jointly,
+)
 from icecore.engine.joint_commit.joint_tables import TableChange
 from icecore.engine.joint_commit.joint_views import ViewChange
 from icecore.engine.joint_commit.renaming import name_parts, namespace_parts
 from icecore.engine.log.names_at import CatalogNames
+from icecore.engine.log.store import WriteTransaction
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.revert.restore_state import expiry_of, restored_table, restored_view
 from icecore.engine.spec.metadata import TableMetadata
@@ -48,24 +58,58 @@ def restore(
     """
     repository = desk.repository
     repository.check_writable()
-    repository.foreign.adopt_all_if_changed()
-    head = repository.store.head()[0]
-    if not 0 <= position <= head:
-        raise ValidationError(f"there is no position {position} to restore: the log goes from 0 to {head}")
-    restoration = _Restoration(
-        desk, position, CatalogNames.at(repository.store, position), CatalogNames.now(repository.models)
-    )
-    if name is not None:
-        parts, what = restoration.of_name(name), name_text(name)
-    elif namespace is not None:
-        parts, what = restoration.of_namespace(namespace), f"namespace {name_text(namespace)}"
-    else:
-        parts, what = restoration.of_all(), "all"
-    why = evolve(provenance, message=provenance.message or f"restore {what} to position {position}")
-    if dry_run:
-        return dry_run_jointly(desk, parts, why)
-    events = commit_jointly(desk, parts, why) if parts else ()
-    return events[-1].position if events else repository.store.head()[0]
+    for _ in AT_ONCE.attempts():
+        repository.foreign.adopt_all_if_changed()
+        head = repository.store.head()[0]
+        if not 0 <= position <= head:
+            raise ValidationError(f"there is no position {position} to restore: the log goes from 0 to {head}")
+        restoration = _Restoration(
+            desk, position, CatalogNames.at(repository.store, position), CatalogNames.now(repository.models)
+        )
+        if name is not None:
+            parts, what = restoration.of_name(name), name_text(name)
+        elif namespace is not None:
+            parts, what = restoration.of_namespace(namespace), f"namespace {name_text(namespace)}"
+        else:
+            parts, what = restoration.of_all(), "all"
+        why = evolve(provenance, message=provenance.message or f"restore {what} to position {position}")
+        if dry_run:
+            return dry_run_jointly(desk, parts, why)
+        still_all = [] if name is not None else [_StillAll(head, restoration.left)]
+        with contextlib.suppress(_LeftOut):
+            events = commit_jointly(desk, [*still_all, *parts], why) if parts else ()
+            return events[-1].position if events else repository.store.head()[0]
+    raise CommitConflictError(f"position {position} can't be restored now: others keep changing what is to change")
+
+
+class _LeftOut(Exception):
+    """A signal to look again at what is to be restored. Never leaves this module."""
+
+
+@define
+class _StillAll(OnNoBranch):
+    """A part that changes nothing, and raises _LeftOut where what was planned at a position leaves something out.
+
+    That is where others gave or took names since, or changed one of the streams that were `left` as they were: a commit
+    of theirs would be half undone.
+    """
+
+    planned_at: int
+    left: set[str]
+    name: Identifier = ()
+
+    def answered_by(self, event: Event) -> bool:
+        return False
+
+    def prepare(self, desk: CommitTargets) -> None: ...
+
+    def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
+        for event in desk.repository.store.events(self.planned_at):
+            if event.stream in (*self.left, CATALOG_STREAM) or read_name_event(event.kind, event.payload) is not None:
+                raise _LeftOut
+        return ()
+
+    def follow(self, desk: CommitTargets) -> None: ...
 
 
 @define
@@ -76,6 +120,8 @@ class _Restoration:
     position: int
     then: CatalogNames
     now: CatalogNames
+    left: set[str] = field(factory=set)
+    """The streams that are as they were."""
 
     def of_all(self) -> list[Part]:
         """The parts of the whole catalog."""
@@ -122,8 +168,9 @@ class _Restoration:
         chosen = sorted(streams, key=lambda s: (then.get(s) or now.get(s) or (), s))
         made, dropped = namespace_parts(self.now.namespaces, {n: before.get(n) for n in namespaces}, before)
         names = name_parts(self.desk.repository, now, {s: then.get(s) for s in chosen})
-        changed = [part for s in chosen if s in then and (part := self._change(s, then[s])) is not None]
-        return [*made, *names, *changed, *dropped]
+        changed = {s: part for s in chosen if s in then and (part := self._change(s, then[s])) is not None}
+        self.left = set(chosen) - changed.keys()
+        return [*made, *names, *changed.values(), *dropped]
 
     def _refuse(self, why: str) -> CommitConflictError:
         return CommitConflictError(f"position {self.position} can't be restored: {why}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core_tables import ids_of, make_table, peer_ids, rows, store_of
+from core_tables import SCHEMA, ids_of, make_table, peer_ids, rows, store_of
 
 import icecore
 from icecore.engine.commit.dry_run import CatalogDryRun
@@ -18,7 +18,7 @@ from icecore.engine.errors import (
     TableAlreadyExistsError,
     ValidationError,
 )
-from icecore.engine.joint_commit import joint_revert
+from icecore.engine.joint_commit import joint_restore, joint_revert
 from icecore.engine.joint_commit.joint_commit import commit_jointly
 
 
@@ -232,6 +232,30 @@ def test_properties_that_are_set_while_a_revert_is_under_way_stay(
     with pytest.raises(CommitConflictError, match="the namespace a was changed since"):
         catalog.revert(changed)
     assert catalog.load_namespace_properties("a") == {"k": "3"}
+
+
+def test_a_commit_to_several_tables_that_comes_while_all_is_restored_is_not_half_undone(
+    catalog: icecore.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a row that it moved would be in both tables: only one of them was to be set back before it came."""
+    one, other = make_table(catalog, "one"), make_table(catalog, "other")
+    one.append(rows(1, 2))
+    then, late = catalog.position, list[bool]()
+    one.append(rows(3))
+
+    def after_a_move(*arguments: Any) -> Any:
+        if not late:
+            late.append(True)
+            with catalog.transaction() as changes:
+                changes.table("ns.one").delete("id = 1")
+                changes.table("ns.other").append(rows(1))
+                changes.create_table("ns.new", SCHEMA)
+        return commit_jointly(*arguments)
+
+    monkeypatch.setattr(joint_restore, "commit_jointly", after_a_move)
+    catalog.restore(then)
+    assert (ids_of(one.refresh()), ids_of(other.refresh())) == ([1, 2], [])
+    assert not catalog.table_exists("ns.new") and catalog.verify().ok
 
 
 def test_what_was_changed_again_of_a_view_stays(catalog: icecore.Catalog) -> None:
