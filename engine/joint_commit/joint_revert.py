@@ -91,12 +91,15 @@ def _why(provenance: Provenance, events: Sequence[Event]) -> Provenance:
 
 
 def undone_by(store: EventStore, event: Event) -> range:
-    """The positions that a revert undid; none of an event that is no revert."""
+    """The positions that a revert undid, as far as the log has them; none of an event that is no revert."""
     who = event.provenance
     last = None if who.causation_id is None else store.event_by_id(who.causation_id)
     if last is None:
         return range(0)
     first = None if who.correlation_id is None else store.event_by_id(who.correlation_id)
+    if first is None and who.correlation_id is not None and not store.archives.are_in_place:
+        # What it undid may begin in an archive that is lost.
+        return range(store.archives.last_position + 1, last.position + 1)
     return range((first or last).position, last.position + 1)
 
 

@@ -79,6 +79,11 @@ class Archives:
         """The paths of the archives' files."""
         return {self.path_of(a) for a in self.all()}
 
+    @property
+    def are_in_place(self) -> bool:
+        """Whether the files of all archives are where the log has them."""
+        return all(path.exists() for path in self.paths())
+
     # Events in the files
 
     def events(self, query_name: str, after: int, up_to: int, /, **parameters: Any) -> Iterator[sqlite3.Row]:

@@ -188,6 +188,23 @@ def test_without_the_archive_the_last_commits_are_undone_and_shown(catalog: icec
     assert calls[0].deleted_files == calls[1].deleted_files != ()
 
 
+def test_a_range_that_was_undone_and_begins_in_a_lost_archive_is_passed_over(catalog: icecore.Catalog) -> None:
+    table = make_table(catalog, "undone")
+    table.append(rows(1))
+    first = catalog.position + 1
+    for number in (2, 3, 4):
+        table.append(rows(number))
+    table.append(rows(5))
+    found = catalog.archive(first + 1)
+    catalog.revert(first, through=first + 2)
+    assert found is not None and ids_of(table.refresh()) == [1, 5]
+    found.path.unlink()
+    catalog.undo("ns.undone")
+    assert ids_of(table.refresh()) == [1]
+    with pytest.raises(MissingArchiveError):
+        catalog.undo("ns.undone")
+
+
 @pytest.mark.parametrize("damage", ["a byte", "an event", "cut short", "another file"])
 def test_a_changed_archive_is_named(cut: int, catalog: icecore.Catalog, damage: str) -> None:
     found = catalog.archive(cut)
