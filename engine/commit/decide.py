@@ -226,7 +226,8 @@ class _Deciding:
             added_rows=added_rows,
         )
         updates: list[TableUpdate] = [AddSnapshot(snapshot, metadata.format_version > 1)]
-        if not is_staged(metadata, command.branch, command.summary):
+        before = self.snapshots.keys() - {command.snapshot_id}
+        if not is_staged(metadata, command.branch, command.summary, before):
             updates.append(SetSnapshotRef(command.branch, self._moved(command.branch, command.snapshot_id)))
         self.update(updates)
 

@@ -5,11 +5,15 @@ Spec: Snapshot References (R1). The rules are those of Java's UpdateSnapshotRefe
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from attrs import evolve
 
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.spec.metadata import TableMetadata
-from icecore.engine.spec.snapshot import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from icecore.engine.spec.promotion import lacking_columns
+from icecore.engine.spec.schema import Schema
+from icecore.engine.spec.snapshot import MAIN_BRANCH, Snapshot, SnapshotRef, SnapshotRefType
 from icecore.engine.spec.updates.table_update import RemoveSnapshotRef, SetSnapshotRef, TableUpdate
 
 Updates = list[TableUpdate]
@@ -23,11 +27,28 @@ def find_ref(metadata: TableMetadata, name: str, kind: SnapshotRefType | None = 
     return ref
 
 
+def check_required(
+    metadata: TableMetadata, snapshot: Snapshot, missing: Callable[[Schema, Schema], Iterator[str]] = lacking_columns
+) -> None:
+    """Raises ValidationError where rows of a snapshot have no value of a column that the current schema requires.
+
+    By default where they all lack it, so that no reader of main could read them.
+    """
+    written = next((s for s in metadata.schemas if s.schema_id == snapshot.schema_id), None)
+    if written is None or (snapshot.summary or {}).get("total-records") == "0":
+        return
+    if (name := next(missing(written, metadata.schema()), None)) is not None:
+        raise ValidationError(
+            f"snapshot {snapshot.snapshot_id} can't be on main: column {name!r} is required, and was not when its rows "
+            f"were written; make it optional first"
+        )
+
+
 def replaced(metadata: TableMetadata, name: str, kind: SnapshotRefType, snapshot_id: int) -> Updates:
     """Points a ref at another snapshot; its retention stays."""
     ref = find_ref(metadata, name, kind)
     metadata.find_snapshot(snapshot_id)
-    return _changed(name, ref, evolve(ref, snapshot_id=snapshot_id))
+    return _moved(metadata, name, ref, snapshot_id)
 
 
 def forwarded(metadata: TableMetadata, branch: str, to: str, *, only_forward: bool) -> Updates:
@@ -42,7 +63,14 @@ def forwarded(metadata: TableMetadata, branch: str, to: str, *, only_forward: bo
     find_ref(metadata, branch, SnapshotRefType.BRANCH)
     if only_forward and not metadata.is_ancestor(ref.snapshot_id, target):
         raise ValidationError(f"{branch!r} can't be fast-forwarded: its head is not an ancestor of {to!r}")
-    return _changed(branch, ref, evolve(ref, snapshot_id=target))
+    return _moved(metadata, branch, ref, target)
+
+
+def moved_main(metadata: TableMetadata, snapshot_id: int) -> Updates:
+    """Points main at a snapshot; its retention stays. Raises NoSuchSnapshotError, ValidationError."""
+    metadata.find_snapshot(snapshot_id)
+    main = metadata.refs.get(MAIN_BRANCH) or SnapshotRef(snapshot_id, SnapshotRefType.BRANCH)
+    return _moved(metadata, MAIN_BRANCH, main, snapshot_id)
 
 
 def made_from_main(metadata: TableMetadata, branch: str) -> Updates:
@@ -74,6 +102,13 @@ def retained(metadata: TableMetadata, name: str, **settings: int) -> Updates:
     """Sets retention: `max_ref_age_ms`, and for branches `min_snapshots_to_keep` and `max_snapshot_age_ms`."""
     ref = find_ref(metadata, name, None if set(settings) == {"max_ref_age_ms"} else SnapshotRefType.BRANCH)
     return _changed(name, ref, evolve(ref, **settings))  # type: ignore[arg-type]  # the names are those of numbers
+
+
+def _moved(metadata: TableMetadata, name: str, ref: SnapshotRef, snapshot_id: int) -> Updates:
+    if name == MAIN_BRANCH and metadata.current_snapshot_id != snapshot_id:
+        check_required(metadata, metadata.find_snapshot(snapshot_id))
+    moved = evolve(ref, snapshot_id=snapshot_id)
+    return [] if metadata.refs.get(name) == moved else [SetSnapshotRef(name, moved)]
 
 
 def _changed(name: str, before: SnapshotRef, after: SnapshotRef) -> Updates:

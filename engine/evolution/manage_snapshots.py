@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from icecore.engine.commit.decide import ChangeMetadata
-from icecore.engine.commit.ref_updates import check_new_name, forwarded, renamed, replaced, retained
+from icecore.engine.commit.ref_updates import check_new_name, forwarded, moved_main, renamed, replaced, retained
 from icecore.engine.errors import NoSuchSnapshotError, ValidationError
 from icecore.engine.evolution.recorded_update import RecordedUpdate
 from icecore.engine.expression.timestamps import TimestampLike, to_epoch_ms
@@ -76,9 +76,9 @@ class ManageSnapshots(RecordedUpdate[RefChange]):
                 snapshot = metadata.snapshot_by_ref(ref_name)
                 if snapshot is None:
                     raise NoSuchSnapshotError(f"the branch {ref_name!r} has no snapshot yet")
-                return move_main(metadata, snapshot.snapshot_id)
+                return moved_main(metadata, snapshot.snapshot_id)
             assert snapshot_id is not None, "one of both was given"
-            return move_main(metadata, snapshot_id)
+            return moved_main(metadata, snapshot_id)
 
         return self._add(updates_for)
 
@@ -89,7 +89,7 @@ class ManageSnapshots(RecordedUpdate[RefChange]):
             metadata.find_snapshot(snapshot_id)
             if not metadata.is_ancestor(snapshot_id, metadata.current_snapshot_id):
                 raise ValidationError(f"snapshot {snapshot_id} is not an ancestor of the current snapshot")
-            return move_main(metadata, snapshot_id)
+            return moved_main(metadata, snapshot_id)
 
         return self._add(updates_for)
 
@@ -103,7 +103,7 @@ class ManageSnapshots(RecordedUpdate[RefChange]):
         def updates_for(metadata: TableMetadata) -> Updates:
             for snapshot in metadata.ancestors(metadata.current_snapshot_id):
                 if snapshot.timestamp_ms < before:
-                    return move_main(metadata, snapshot.snapshot_id)
+                    return moved_main(metadata, snapshot.snapshot_id)
             raise NoSuchSnapshotError(f"no ancestor of the current snapshot is older than {before} ms")
 
         return self._add(updates_for)
@@ -171,11 +171,3 @@ def _remove_ref(metadata: TableMetadata, name: str, kind: SnapshotRefType) -> Up
     if name == MAIN_BRANCH:
         raise ValidationError("the branch main can't be removed")
     return [RemoveSnapshotRef(name)]
-
-
-def move_main(metadata: TableMetadata, snapshot_id: int) -> Updates:
-    """Points main at a snapshot; its retention stays. Raises NoSuchSnapshotError."""
-    metadata.find_snapshot(snapshot_id)
-    main = metadata.refs.get(MAIN_BRANCH)
-    moved = SnapshotRef(snapshot_id, SnapshotRefType.BRANCH) if main is None else evolve(main, snapshot_id=snapshot_id)
-    return [] if moved == main else [SetSnapshotRef(MAIN_BRANCH, moved)]

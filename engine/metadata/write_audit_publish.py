@@ -23,15 +23,18 @@ EPOCH_ID = "spark.sql.streaming.epochId"
 _SESSION_ID, _SESSION_BRANCH = "spark.wap.id", "spark.wap.branch"
 
 
-def is_staged(metadata: TableMetadata, branch: str, summary: Mapping[str, str]) -> bool:
-    """Whether a snapshot with this summary is staged.
+def is_staged(metadata: TableMetadata, branch: str, summary: Mapping[str, str], before: Iterable[int] = ()) -> bool:
+    """Whether a snapshot with this summary is staged; `before` are the ids of those that its commit made before it.
 
-    Raises ValidationError where it names another branch too, or is a stream's that has staged a batch under that id.
+    Raises ValidationError where it names another branch too, is a stream's that has staged a batch under that id, or
+    one before has its id: only one of them could be published.
     """
     if not WAP_ENABLED.of(metadata.properties) or not summary.get(WAP_ID):
         return False
     if branch != MAIN_BRANCH or summary.get(WAP_BRANCH):
         raise ValidationError(f"a commit with {WAP_ID} is staged, so it can't go to a branch")
+    if any((metadata.find_snapshot(i).summary or {}).get(WAP_ID) == summary[WAP_ID] for i in before):
+        raise ValidationError(f"a commit stages one snapshot under {WAP_ID} {summary[WAP_ID]!r}: one can be published")
     _check_one_batch(metadata, summary)
     return True
 

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from icecore.engine.commit.decide import ChangeMetadata, Command, ProduceSnapshot, StaleRemovals
+from icecore.engine.commit.ref_updates import check_required, moved_main
 from icecore.engine.errors import ValidationError
-from icecore.engine.evolution.manage_snapshots import CherryPick, move_main
+from icecore.engine.evolution.manage_snapshots import CherryPick
 from icecore.engine.formats.entry_arrow import ENTRY_SCHEMA, partition_keys, with_status
 from icecore.engine.metadata.write_audit_publish import PUBLISHED_WAP_ID, check_unpublished
 from icecore.engine.operations.action import PlanContext
@@ -24,6 +25,7 @@ from icecore.engine.operations.replace_partitions import REPLACE_PARTITIONS
 from icecore.engine.repository.ancestors import ancestors_since
 from icecore.engine.spec.content_file import DataFileContent, ManifestEntryStatus
 from icecore.engine.spec.metadata import TableMetadata
+from icecore.engine.spec.promotion import unmet_columns
 from icecore.engine.spec.snapshot import MAIN_BRANCH, Operation, Snapshot
 from icecore.engine.spec.updates.table_update import TableUpdate
 
@@ -42,7 +44,8 @@ class PickSnapshot:
         """The command for main as it is now.
 
         Raises ValidationError where the snapshot can't be picked: it or a file of it is on main already, it was
-        published already, replaces partitions that were changed since, or is of an operation that only fast-forwards.
+        published already, replaces partitions that were changed since, is of an operation that only fast-forwards, or
+        its rows may have no value of a column that is required now.
         """
         metadata = at.state.metadata
         source, head = self.pick.source(metadata), metadata.current_snapshot()
@@ -59,6 +62,7 @@ class PickSnapshot:
                 f"partitions, and its parent is not the head of main"
             )
         _check_not_there(ancestors, source)
+        _check_required(at.metadata, source)
         added = _entries(at, source, ManifestEntryStatus.ADDED)
         removed = _entries(at, source, ManifestEntryStatus.DELETED)
         if pc.any(pc.not_equal(added["content"], int(DataFileContent.DATA))).as_py():
@@ -82,6 +86,7 @@ class PickSnapshot:
             removals=removals_of(at, head, effects),
             is_planned=True,
             base_snapshot_id=head.snapshot_id if head else None,
+            written_on=at.metadata,
             summary=summary,
         )
 
@@ -99,9 +104,16 @@ def _fast_forward(source: Snapshot) -> ChangeMetadata:
     def updates_for(metadata: TableMetadata) -> list[TableUpdate]:
         if metadata.current_snapshot_id != source.parent_snapshot_id:
             raise StaleRemovals
-        return move_main(metadata, source.snapshot_id)
+        _check_required(metadata, source)
+        return moved_main(metadata, source.snapshot_id)
 
     return ChangeMetadata(updates_for)
+
+
+def _check_required(metadata: TableMetadata, source: Snapshot) -> None:
+    """Raises ValidationError where rows that nobody has read yet may have no value of a column that is required now."""
+    if source.operation != Operation.DELETE:
+        check_required(metadata, source, unmet_columns)
 
 
 def _replaces_partitions(snapshot: Snapshot) -> bool:

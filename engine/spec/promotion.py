@@ -111,6 +111,14 @@ def _holds(old: NestedField, new: NestedField, format_version: int) -> bool:
     return reads and (old.required or new.optional)
 
 
+def unmet_columns(written: Schema, schema: Schema) -> Iterator[str]:
+    """The names of required columns of which rows of an earlier schema may have no value: optional or lacking then."""
+    for field_id in sorted(written.field_ids & schema.field_ids):
+        if schema.find_field(field_id).required and written.find_field(field_id).optional:
+            yield schema.name_of(field_id)
+    yield from lacking_columns(written, schema)
+
+
 def lacking_columns(written: Schema, schema: Schema) -> Iterator[str]:
     """The names of columns that files of one schema lack though another requires them and has no default for them."""
     for field_id in sorted(schema.field_ids - written.field_ids):

@@ -14,6 +14,7 @@ from pinned_files import position_deletes
 
 import icecore
 from icecore.engine.errors import CommitFailedError, ValidationError
+from icecore.engine.evolution.manage_snapshots import ManageSnapshots
 from icecore.engine.operations.copy_on_write import write_again
 from icecore.engine.operations.replace_files import DecidedRows
 from icecore.engine.properties.table_properties import UPDATE_ISOLATION
@@ -258,3 +259,49 @@ def test_rows_that_were_decided_are_refused_for_a_column_that_took_a_name(
     replace_name(catalog)
     with pytest.raises(CommitFailedError, match="columns changed since 'name' was written"):
         other.commit()
+
+
+@pytest.mark.parametrize("meanwhile", [require_name, replace_table])
+@pytest.mark.parametrize("is_ahead", [True, False])
+@pytest.mark.parametrize("is_planned", [True, False])
+def test_staged_rows_without_what_is_required_by_now_are_not_published(
+    catalog: icecore.Catalog,
+    table: icecore.Table,
+    losing: list[Callable[[], Any]],
+    meanwhile: Callable[[icecore.Catalog], object],
+    is_ahead: bool,
+    is_planned: bool,
+) -> None:
+    """As rows are that were written and wait for their commit: main would have nulls there, or none could read it."""
+    table.set_properties({"write.wap.enabled": "true"})
+    table.append(pa.table({"id": [9], "name": [None]}), snapshot_properties={"wap.id": "w"})
+    if not is_ahead:
+        table.append(rows(3))
+    losing.append(lambda: meanwhile(catalog)) if is_planned else meanwhile(catalog)
+    with pytest.raises(ValidationError, match=r"can't be (on main: column '(name|more)' is required|picked)"):
+        table.manage_snapshots().publish("w").commit()
+    assert 9 not in (ids_of(table.refresh()) if table.refresh().current_snapshot() else [])
+
+
+def test_main_is_not_set_to_rows_that_lack_a_required_column(catalog: icecore.Catalog, table: icecore.Table) -> None:
+    """No reader of main could read them; a transaction that makes the column optional may do it."""
+    before = table.refresh().snapshots()[0].snapshot_id
+    table.delete("TRUE")
+    update = table.update_schema(allow_incompatible_changes=True)
+    update.add_column("more", "long", required=True).commit()
+    table.append(pa.table({"id": [3], "name": ["n3"], "more": [3]}))
+    table.manage_snapshots().create_branch(before, "old").commit()
+    moves: list[Callable[[ManageSnapshots], ManageSnapshots]] = [
+        lambda m: m.set_current_snapshot(before),
+        lambda m: m.rollback_to_snapshot(before),
+        lambda m: m.replace_branch("main", ref_name="old"),
+        lambda m: m.replace_branch("main", before),
+    ]
+    for moved in moves:
+        with pytest.raises(ValidationError, match="column 'more' is required, and was not when its rows were written"):
+            moved(table.manage_snapshots()).commit()
+    assert ids_of(table.refresh()) == [3]
+    with table.transaction() as changes:
+        changes.update_schema().make_column_optional("more").commit()
+        changes.manage_snapshots().rollback_to_snapshot(before).commit()
+    assert ids_of(table.refresh()) == [1, 2] and catalog.verify().ok

@@ -141,6 +141,24 @@ def test_a_pick_whose_first_pick_has_expired_is_refused(catalog: icecore.Catalog
         table.manage_snapshots().cherry_pick(forward).commit()
 
 
+@pytest.mark.parametrize("change", ["append", "overwrite"])
+def test_a_transaction_stages_one_snapshot_under_a_name(catalog: icecore.Catalog, change: str) -> None:
+    """Of two neither could be published by the name, and of those by their ids only one."""
+    table = make_table(catalog, properties=WAP)
+    table.append(rows(1))
+    position, staged = catalog.position, {"wap.id": "w"}
+    with pytest.raises(ValidationError, match="stages one snapshot under wap.id 'w'"), table.transaction() as both:
+        getattr(both, change)(rows(2), snapshot_properties=staged)
+        both.append(rows(3), snapshot_properties=staged)
+    assert catalog.position == position
+    with table.transaction() as both:
+        both.append(rows(2), snapshot_properties=staged)
+        both.append(rows(3), snapshot_properties={"wap.id": "w2"})
+    table.manage_snapshots().publish("w").commit()
+    table.manage_snapshots().publish("w2").commit()
+    assert ids_of(table) == [1, 2, 3]
+
+
 def peer_expires(catalog: icecore.Catalog, snapshot_id: int) -> None:
     """PyIceberg, beside the log, takes the snapshot that it expires from the parents of others too."""
     with contextlib.closing(pyiceberg_catalog(catalog.path)) as peer:
