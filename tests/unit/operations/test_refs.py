@@ -147,7 +147,7 @@ def test_a_transaction_stages_one_snapshot_under_a_name(catalog: icecore.Catalog
     table = make_table(catalog, properties=WAP)
     table.append(rows(1))
     position, staged = catalog.position, {"wap.id": "w"}
-    with pytest.raises(ValidationError, match="stages one snapshot under wap.id 'w'"), table.transaction() as both:
+    with pytest.raises(ValidationError, match=r"stages one snapshot under wap\.id 'w'"), table.transaction() as both:
         getattr(both, change)(rows(2), snapshot_properties=staged)
         both.append(rows(3), snapshot_properties=staged)
     assert catalog.position == position
