@@ -20,7 +20,14 @@ from icecore.engine.formats.avro_blocks import AvroHeader
 from icecore.engine.formats.binary_columns import list_positions, select
 from icecore.engine.formats.entry_arrow import METRICS
 from icecore.engine.metadata.metadata_builder import RETRY
-from icecore.engine.spec.content_file import ALLOWED_CONTENT, ManifestContent, ManifestEntryStatus, ManifestFile
+from icecore.engine.spec.content_file import (
+    ALLOWED_CONTENT,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntryStatus,
+    ManifestFile,
+)
 from icecore.engine.spec.metadata import TableMetadata
 from icecore.engine.spec.partition import PartitionSpec, fields_from_list
 from icecore.engine.spec.promotion import can_promote
@@ -156,6 +163,7 @@ class GivenCheck:
             yield from self._number_faults(manifest, entries)
         yield from self._partition_faults(manifest, entries)
         yield from self._equality_faults(entries)
+        yield from self._position_faults(entries)
         yield from self._metrics_faults(entries)
 
     def _number_faults(self, manifest: ManifestFile, entries: pa.Table) -> Iterator[str]:
@@ -186,6 +194,19 @@ class GivenCheck:
         ids = pc.unique(pc.list_flatten(entries["equality_ids"])).to_pylist()
         if unknown := sorted(i for i in ids if i is not None and i > self.metadata.last_column_id):
             yield f"it has deletes by column {unknown[0]}, which the table does not have"
+
+    def _position_faults(self, entries: pa.Table) -> Iterator[str]:
+        """Position delete files that are new in a table that takes deletion vectors by now (D1)."""
+        if self.metadata.format_version < 3:
+            return
+        is_added = pc.equal(entries["status"], int(ManifestEntryStatus.ADDED))
+        deletes = entries.filter(
+            pc.and_(is_added, pc.equal(entries["content"], int(DataFileContent.POSITION_DELETES)))
+        ).select(["file_path", "file_format"])
+        for f in deletes.to_pylist():
+            if f["file_format"].upper() != FileFormat.PUFFIN:
+                version = self.metadata.format_version
+                yield f"it adds {f['file_path']}, and a v{version} table takes deletion vectors for deletes by position"
 
     def _metrics_faults(self, entries: pa.Table) -> Iterator[str]:
         """The metrics of field ids that the table has not given yet: a later column would take them for its own.

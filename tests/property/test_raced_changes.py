@@ -114,12 +114,13 @@ def race(lake: Lake, when: str, made: list[int]) -> bool | None:
         return acting
 
     acts = [act(place) for place in range(len(lake.theirs))]
+    meanwhile: dict[str, list[Act]] = {"begun": [], "planned": [lambda: [a() for a in acts]], "each": acts}
     try:
         commit = lake.begin()
     except REFUSED:
         return None
     try:
-        with before_commits({"begun": [], "planned": [lambda: [a() for a in acts]], "each": acts}[when]):
+        with before_commits(meanwhile[when]):
             if when == "begun":
                 for a in acts:
                     a()

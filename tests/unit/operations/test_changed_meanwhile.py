@@ -9,16 +9,25 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from core_tables import ids_of, make_table, rows
+from attrs import evolve
+from client_writes import commit_updates
+from core_tables import ids_of, local, make_table, repository_of, rows
 from pinned_files import position_deletes
 
 import icecore
+from icecore.engine.commit.manifest_summary import summarize
 from icecore.engine.errors import CommitFailedError, ValidationError
 from icecore.engine.evolution.manage_snapshots import ManageSnapshots
+from icecore.engine.formats.entry_arrow import files_to_arrow
+from icecore.engine.formats.manifest_avro import write_manifest
+from icecore.engine.formats.manifest_list_avro import read_manifest_list, write_manifest_list
 from icecore.engine.operations.copy_on_write import write_again
 from icecore.engine.operations.replace_files import DecidedRows
 from icecore.engine.properties.table_properties import UPDATE_ISOLATION
+from icecore.engine.spec.content_file import ManifestContent, ManifestEntryStatus
+from icecore.engine.spec.snapshot import Snapshot, SnapshotRef, SnapshotRefType
 from icecore.engine.spec.types import LongType
+from icecore.engine.spec.updates.table_update import AddSnapshot, SetSnapshotRef
 from icecore.engine.table.deciding_transaction import DecidingTransaction
 from icecore.engine.table.transaction import Transaction
 
@@ -305,3 +314,57 @@ def test_main_is_not_set_to_rows_that_lack_a_required_column(catalog: icecore.Ca
         changes.update_schema().make_column_optional("more").commit()
         changes.manage_snapshots().rollback_to_snapshot(before).commit()
     assert ids_of(table.refresh()) == [1, 2] and catalog.verify().ok
+
+
+def test_d1_position_deletes_of_a_client_are_refused_after_an_upgrade(catalog: icecore.Catalog) -> None:
+    """D1: it wrote them for version 2, and lists them as a table of version 3 has its lists."""
+    table = make_table(catalog, properties=MERGE_ON_READ)
+    table.append(rows(1, 2))
+    written = position_deletes(table, "id = 1")
+    table.upgrade(3)
+    table.append(rows(3))
+    head, metadata = table.current_snapshot(), table.metadata
+    assert head is not None and head.manifest_list is not None
+    folder = head.manifest_list.rsplit("/", 1)[0]
+    entries = files_to_arrow(written, metadata.specs, metadata.all_fields, status=ManifestEntryStatus.ADDED)
+    of_deletes: dict[str, Any] = {"spec": table.spec(), "content": ManifestContent.DELETES}
+    data = write_manifest(
+        entries,
+        schema=table.schema(),
+        format_version=2,
+        sync_marker=bytes(16),
+        all_fields=metadata.all_fields,
+        **of_deletes,
+    )
+    made = summarize(
+        entries,
+        manifest_path=f"{folder}/own.avro",
+        schema=table.schema(),
+        sequence_number=9,
+        snapshot_id=77,
+        **of_deletes,
+    )
+    known = read_manifest_list(local(head.manifest_list).read_bytes(), head.manifest_list)
+    numbers: dict[str, Any] = {"snapshot_id": 77, "parent_snapshot_id": head.snapshot_id, "sequence_number": 9}
+    first_row_id = metadata.next_row_id
+    listed = write_manifest_list(
+        [*known, evolve(made, manifest_length=len(data))],
+        format_version=3,
+        sync_marker=bytes(16),
+        first_row_id=first_row_id,
+        **numbers,
+    )
+    local(made.manifest_path).write_bytes(data)
+    local(f"{folder}/own-list.avro").write_bytes(listed)
+    snapshot = Snapshot(
+        timestamp_ms=metadata.last_updated_ms,
+        manifest_list=f"{folder}/own-list.avro",
+        summary={"operation": "delete"},
+        first_row_id=first_row_id,
+        added_rows=0,
+        **numbers,
+    )
+    given = [AddSnapshot(snapshot, True), SetSnapshotRef("main", SnapshotRef(77, SnapshotRefType.BRANCH))]
+    with pytest.raises(ValidationError, match="a v3 table takes deletion vectors for deletes by position"):
+        commit_updates(repository_of(catalog), table.state.stream, [u.to_dict() for u in given])
+    assert ids_of(table.refresh()) == [1, 2, 3]
