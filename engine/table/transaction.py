@@ -187,7 +187,11 @@ class Transaction(OnceInBlock):
 
         Raises ValidationError where a description can't be written to the table's manifests, or misleads readers.
         """
-        self._append(self._pending.branch(options), files, options)
+        self._append_given(self._pending.branch(options), tuple(files), options)
+
+    def _append_given(self, branch: str, files: Sequence[ContentFile], options: RowChangeOptions) -> None:
+        self._pending.rely_on_columns(files)
+        self._append(branch, files, options)
 
     def _append(self, branch: str, files: Iterable[ContentFile], options: RowChangeOptions) -> None:
         self._pending.add_action(AppendFiles.of(self._pending.target(branch, options), files, self.metadata))
@@ -205,7 +209,7 @@ class Transaction(OnceInBlock):
             self.add(metadata_commands.mapped_names(self.metadata.schema()))
         paths = names_of(file_paths, "file_paths") if pending.answered is None else ()  # They may be gone by then.
         pending.check_new(paths, branch, check_duplicate_files)
-        self._append(branch, describe_existing_files(pending.context, paths, self._describe), options)
+        self._append_given(branch, describe_existing_files(pending.context, paths, self._describe), options)
 
     @takes_options(PinnedChangeOptions)
     def row_delta(
@@ -227,11 +231,13 @@ class Transaction(OnceInBlock):
         pending, branch = self._pending, self._pending.branch(options)
         files = DeltaFiles.of(data_files, delete_files, self.metadata)
         if not files.has_positions and conflict_filter is None and not is_pinned(options):
+            pending.rely_on_columns(files.data_files)
             pending.add_action(AppendFiles(pending.target(branch, options), files.entries, files.operation))
             return
         pending.check_first_change()
         level = UPDATE_ISOLATION if files.data_files else DELETE_ISOLATION
         base = pending.base(branch, options, level, conflict_filter)
+        pending.rely_on_columns(files.data_files)
         delta = RowDelta(pending.target(branch, options), base, files, pending.reusable)
         pending.add_writing(delta, given=files.all)
 
@@ -253,6 +259,7 @@ class Transaction(OnceInBlock):
         pending, branch = self._pending, self._pending.first_branch(options)
         base = pending.base(branch, options, UPDATE_ISOLATION, conflict_filter)
         change = FileChange.of(pending.target(branch, options), base, delete, add)
+        pending.rely_on_columns(change.added)
         pending.add_writing(change, given=change.added)
 
     @takes_options(RowChangeOptions)

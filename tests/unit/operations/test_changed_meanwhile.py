@@ -16,7 +16,7 @@ from pinned_files import position_deletes
 
 import icecore
 from icecore.engine.commit.manifest_summary import summarize
-from icecore.engine.errors import CommitFailedError, ValidationError
+from icecore.engine.errors import CommitConflictError, CommitFailedError, ValidationError
 from icecore.engine.evolution.manage_snapshots import ManageSnapshots
 from icecore.engine.formats.entry_arrow import files_to_arrow
 from icecore.engine.formats.manifest_avro import write_manifest
@@ -24,7 +24,7 @@ from icecore.engine.formats.manifest_list_avro import read_manifest_list, write_
 from icecore.engine.operations.copy_on_write import write_again
 from icecore.engine.operations.replace_files import DecidedRows
 from icecore.engine.properties.table_properties import UPDATE_ISOLATION
-from icecore.engine.spec.content_file import ManifestContent, ManifestEntryStatus
+from icecore.engine.spec.content_file import ContentFile, ManifestContent, ManifestEntryStatus
 from icecore.engine.spec.snapshot import Snapshot, SnapshotRef, SnapshotRefType
 from icecore.engine.spec.types import LongType
 from icecore.engine.spec.updates.table_update import AddSnapshot, SetSnapshotRef
@@ -199,9 +199,24 @@ def replace_table(catalog: icecore.Catalog) -> None:
     catalog.replace_table("ns.t", pa.schema([pa.field("id", pa.int64()), pa.field("more", pa.int64(), nullable=False)]))
 
 
+def own_files(tx: Transaction) -> list[ContentFile]:
+    """A file that the caller writes and describes."""
+    return write_again(rows(9), tx.metadata, tx._pending.storage)
+
+
+def add_own_file(tx: Transaction) -> None:
+    path = tx.metadata.location.removeprefix("file://") + "-own.parquet"
+    pq.write_table(rows(9), path)
+    tx.add_files([path])
+
+
 WRITTEN: dict[str, Change] = {
     "append": lambda tx: tx.append(rows(9)),
     "overwrite": lambda tx: tx.overwrite(rows(9), "id = 1"),
+    "add_files": add_own_file,
+    "append_files": lambda tx: tx.append_files(own_files(tx)),
+    "row_delta": lambda tx: tx.row_delta(own_files(tx)),
+    "overwrite_files": lambda tx: tx.overwrite_files((), own_files(tx), isolation_level="snapshot"),
 }
 
 
@@ -220,7 +235,8 @@ def test_rows_that_were_written_for_other_columns_are_refused(
     other = table.transaction()
     WRITTEN[change](other)
     losing.append(lambda: meanwhile(catalog)) if is_planned else meanwhile(catalog)
-    with pytest.raises(CommitFailedError, match=r"columns changed since '(name|more)' was written"):
+    # After a replacement there is nothing left of a base either.
+    with pytest.raises(CommitConflictError, match=r"columns changed since '(name|more)' was written|moved elsewhere"):
         other.commit()
 
 
