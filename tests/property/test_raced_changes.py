@@ -36,7 +36,7 @@ mine = st.one_of(
     st.tuples(refs),
     st.tuples(row_changes, refs),
 )
-theirs = st.lists(st.one_of(shapes, row_changes, refs, others, others), min_size=1, max_size=2)
+theirs = st.lists(st.one_of(shapes, row_changes, refs, others, others, others), min_size=1, max_size=2)
 
 
 @define
