@@ -34,6 +34,28 @@ def test_uuids_in_lists_and_maps_are_read_in_every_way(tmp_path: Path) -> None:
         assert table.blame("id = 1")["id"].to_pylist() == [1]
 
 
+def test_what_only_duckdb_has_is_readable_at_any_depth(tmp_path: Path) -> None:
+    """Sums are of a type that Arrow has not."""
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", pa.schema([("id", pa.int64()), ("city", pa.string())]))
+        table.append([{"id": 1, "city": "Oslo"}, {"id": 2, "city": "Rome"}])
+        for sql, wanted in (
+            ("SELECT list(s ORDER BY s) FROM (SELECT sum(id) AS s FROM ns.t GROUP BY city)", [1, 2]),
+            ("SELECT {'all': sum(id), 'late': sum(id) FILTER (id > 2)} FROM ns.t", {"all": 3, "late": None}),
+            ("SELECT map {1::HUGEINT: [sum(id)]} FROM ns.t", [(1, [3])]),
+            ("SELECT [sum(id), NULL]::HUGEINT[2] FROM ns.t", [3, None]),
+            ("SELECT ['101'::BIT, NULL]", ["101", None]),
+            ("SELECT TIMETZ '12:00:00+01'", "12:00:00+01"),
+            ("SELECT 12::UHUGEINT", "12"),
+        ):
+            answer = catalog.query(sql)
+            assert answer.to_arrow().column(0).to_pylist() == [wanted]
+            assert answer.arrow_reader().read_all().schema == answer.schema == answer.to_arrow().schema
+        view = catalog.create_view("ns.v", "SELECT {'all': sum(id)} AS sums FROM t")
+        assert view.to_arrow()["sums"].to_pylist() == [{"all": 3}]
+
+
 def test_rows_with_nan_are_found(tmp_path: Path) -> None:
     """NaN is no bound of a file, and DuckDB takes it for greater than all numbers."""
     values = [float("nan"), 0.0, None, 1.0]
