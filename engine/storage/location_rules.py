@@ -41,13 +41,14 @@ class LocationRules:
 
     @classmethod
     def of(cls, warehouse: str | os.PathLike[str], roots: Iterable[str] | None, *, unique: bool) -> LocationRules:
-        """The rules for a warehouse, whose folder is always a root where there are any.
+        """The rules for a warehouse, whose folder is always a root where there are any; a text alone is one root.
 
         Raises ValidationError for what is no location.
         """
         if roots is None:
             return cls(None, unique)
-        return cls(tuple(to_uri(root).rstrip("/") for root in (os.fspath(warehouse), *roots)), unique)
+        given = (roots,) if isinstance(roots, str | os.PathLike) else roots
+        return cls(tuple(to_uri(root).rstrip("/") for root in (os.fspath(warehouse), *given)), unique)
 
     @property
     def is_any(self) -> bool:

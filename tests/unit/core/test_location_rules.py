@@ -282,3 +282,11 @@ def test_without_rules_anything_goes(catalog: icecore.Catalog, tmp_path: Path) -
 def test_a_root_that_is_no_location_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValidationError):
         icecore.open(tmp_path / "wh", location_roots=[" "])
+
+
+def test_a_text_alone_is_one_root(tmp_path: Path) -> None:
+    """Each of its letters would be one else, the slash too, in which everything lies."""
+    rules = LocationRules.of(tmp_path / "wh", str(tmp_path / "shared"), unique=False)
+    rules.check_inside(f"file://{tmp_path}/shared/t", "location")
+    with pytest.raises(ForbiddenLocationError):
+        rules.check_inside(f"file://{tmp_path}/elsewhere/t", "location")
