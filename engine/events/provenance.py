@@ -67,8 +67,11 @@ def provenance(
 ) -> Provenance:
     """The provenance of a call: its author, else the actor of client, catalog or process; its key, else its request's.
 
-    Raises ValidationError for what is no text.
+    Raises ValidationError for what is no text, and for an empty key: that of a variable that is not set would have the
+    second of two calls taken for the first.
     """
+    if idempotency_key == "":
+        raise ValidationError("an idempotency key must not be empty")
     if idempotency_key is None and (request := keyed_request()) is not None:
         idempotency_key = request.key
     client = _client.get()

@@ -15,7 +15,7 @@ import orjson
 from attrs import evolve
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import CorruptLogError
+from icecore.engine.errors import CorruptLogError, ValidationError
 from icecore.engine.events.event import (
     CATALOG_STREAM,
     GENESIS_HASH,
@@ -115,12 +115,18 @@ class EventReader(SqliteFile):
         yield from own
 
     def filtered_events(self, **conditions: Any) -> Iterator[Event]:
-        """Events by any of: after, up_to (positions), stream, actor, kind, since_ms, until_ms."""
+        """Events by any of: after, up_to (positions), stream, actor, kind, since_ms, until_ms.
+
+        Raises ValidationError for an actor or a kind that is no text: SQLite's error would tell of a damaged log.
+        """
         defaults = {"after": 0, "up_to": LAST_POSITION}
         names = ("stream", "actor", "kind", "since_ms", "until_ms")
         parameters: dict[str, Any] = (
             defaults | dict.fromkeys(names) | {k: v for k, v in conditions.items() if v is not None}
         )
+        for name in ("actor", "kind"):
+            if not isinstance(parameters[name], str | None):
+                raise ValidationError(f"{name} must be text, found {type(parameters[name]).__name__}")
         if parameters["kind"] in NAMING:
             yield from (e for e in self.naming_events(parameters["up_to"]) if _fits(e, parameters))
             return

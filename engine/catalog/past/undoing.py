@@ -186,7 +186,8 @@ def undo(
     from icecore.engine.joint_commit.last_commit import last_commit
 
     name = None if identifier is None else identifier_tuple(identifier)
-    warehouse, of = catalog._warehouse, actor or str(provenance(catalog.actor, author=author).actor)
+    warehouse = catalog._warehouse
+    of = str(provenance(catalog.actor, author=author).actor) if actor is None else actor
 
     def make() -> int | CatalogDryRun:
         who = provenance(catalog.actor, message=message, author=author)

@@ -28,6 +28,25 @@ def test_what_is_no_text_is_refused(catalog: icecore.Catalog, name: str, value: 
     assert catalog.verify().ok
 
 
+def test_an_empty_key_is_refused(catalog: icecore.Catalog) -> None:
+    """As of a variable that is not set: the rows of the second call would be taken for those of the first."""
+    table = make_table(catalog)
+    for call in (table.append, table.overwrite):
+        with pytest.raises(ValidationError, match="key must not be empty"):
+            call(rows(1), idempotency_key="")
+    with pytest.raises(ValidationError, match="key must not be empty"):
+        catalog.undo(idempotency_key="")
+    assert not table.snapshots()
+
+
+def test_an_actor_to_look_for_that_is_no_text_is_refused(catalog: icecore.Catalog) -> None:
+    """It says nothing of the log, which is not damaged."""
+    nobody: Any = ()
+    for what in ("actor", "kind"):
+        with pytest.raises(ValidationError, match=f"{what} must be text"):
+            catalog.log(**{what: nobody})
+
+
 @pytest.mark.parametrize("value", NO_TEXT)
 def test_an_actor_that_is_no_text_commits_nothing(catalog: icecore.Catalog, value: Any) -> None:
     """A catalog may be opened so, but no event gets its name."""
