@@ -60,7 +60,7 @@ class Aggregate:
     @classmethod
     def parse(cls, text: str, schema: Schema, case_sensitive: bool) -> Aggregate:
         """`count(*)`, `count(x)`, `null_count(x)`, `min(x)` or `max(x)`. Raises ValidationError for anything else."""
-        m = _CALL.fullmatch(text)
+        m = _CALL.fullmatch(text) if isinstance(text, str) else None
         function, name = (m[1].lower(), m[2]) if m else ("", "")
         if function not in (*_COUNTS, "min", "max"):
             raise ValidationError(f"an aggregate is count, null_count, min or max of a column, found {text!r}")

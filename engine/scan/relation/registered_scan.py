@@ -23,8 +23,11 @@ _NUMBERS = count()
 def register_scan(connection: duckdb.DuckDBPyConnection, name: str, scan: Scanned) -> None:
     """Makes the rows of a scan a view of that name, in place of one that there is.
 
-    Raises what planning raises, and ValidationError for fields that differ in case alone, which DuckDB can't have.
+    Raises what planning raises, and ValidationError for what DuckDB can't have: no columns, and fields that differ in
+    case alone.
     """
+    if not scan.projection.fields:
+        raise ValidationError("DuckDB has no views without columns: select one at least")
     for f in schema_to_arrow(scan.projection, with_ids=False):
         for alike in alike_fields(f.type):
             names = ", ".join(alike)

@@ -277,6 +277,11 @@ def test_limits(lake: icecore.Catalog) -> None:
         lake.query("SELECT 1", timeout=0)
 
 
+def test_a_scan_of_no_columns_is_no_view(lake: icecore.Catalog) -> None:
+    with pytest.raises(ValidationError, match="without columns"):
+        lake.load_table("ns.t").scan(selected_fields=()).to_duckdb("t")
+
+
 def test_a_connection_that_may_read_no_files_is_given_rows(lake: icecore.Catalog) -> None:
     connection = duckdb.connect(config={"enable_external_access": "false"})
     assert lake.load_table("ns.t").scan("id > 11").to_duckdb("found", connection) is connection

@@ -174,7 +174,8 @@ def test_nested_columns(catalog: icecore.Catalog) -> None:
 
 def test_what_is_no_aggregate_is_refused(catalog: icecore.Catalog) -> None:
     table = make_table(catalog)
-    for wrong in ("sum(id)", "min(*)", "min(nothing)", "id", "count(id", "", "count()"):
+    nothing: Any = None
+    for wrong in ("sum(id)", "min(*)", "min(nothing)", "id", "count(id", "", "count()", nothing):
         with pytest.raises(ValidationError):
             table.scan().aggregate(wrong)
     with pytest.raises(ValidationError, match="limit"):
