@@ -10,10 +10,10 @@ from icecore.engine.cli.settings import Settings, common_options, pass_settings
 from icecore.engine.cli.texts import TIMES, time_of
 from icecore.engine.cli.verbs import examples
 from icecore.engine.common.identifiers import identifier_tuple
-from icecore.engine.common.ids import signed
 from icecore.engine.common.text import counted, number_in
 from icecore.engine.display.output import pair_lines, print_text, row_lines, waiting
 from icecore.engine.events.event import TABLE_REGISTERED
+from icecore.engine.events.event_updates import snapshots_of
 from icecore.engine.spec.snapshot import MAIN_BRANCH
 
 if TYPE_CHECKING:
@@ -216,7 +216,10 @@ def print_graph(settings: Settings, catalog: Catalog, table: str, limit: int | N
 
     with waiting("reading the log"):
         loaded = catalog.load_table(table)
-        events = {e["snapshot_id"]: e for e in catalog.log(table).to_pylist() if e["snapshot_id"] is not None}
+        rows = {row["position"]: row for row in catalog.log(table).to_pylist()}
+        own = catalog._warehouse.store.stream_events(loaded.state.stream)
+        # What was registered was committed elsewhere.
+        made = {s.snapshot_id: e.position for e in own if e.kind != TABLE_REGISTERED for s in snapshots_of(e)[0]}
     ordered = sorted(loaded.snapshots(), key=lambda s: (s.sequence_number, s.timestamp_ms), reverse=True)[:limit]
     shown = {s.snapshot_id for s in ordered}
     refs: dict[int, list[str]] = {}
@@ -224,7 +227,7 @@ def print_graph(settings: Settings, catalog: Catalog, table: str, limit: int | N
         refs.setdefault(ref.snapshot_id, []).append(name if ref.type == "branch" else f"tag: {name}")
     nodes, records = [], []
     for s in ordered:
-        event = events.get(signed(s.snapshot_id), {})
+        event = rows.get(made.get(s.snapshot_id), {})
         named = sorted(refs.get(s.snapshot_id, []))
         told = (f"({', '.join(named)})" if named else None, event.get("position"), event.get("actor"), s.operation)
         text = " ".join(str(t) for t in (s.snapshot_id, *told, event.get("message")) if t is not None)

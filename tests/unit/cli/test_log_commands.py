@@ -89,6 +89,17 @@ def test_a_graph_is_of_all_commits(run: Run, orders: str) -> None:
     assert "append three orders" in run("log", orders, "--graph", "--limit", "1").stdout
 
 
+def test_a_graph_has_the_commit_of_each_of_several_snapshots(run: Run, run_json: RunJson, orders: str) -> None:
+    with (
+        icecore.open(run_json("init")["warehouse"]) as catalog,
+        catalog.load_table(orders).transaction(author="eve", message="both") as change,
+    ):
+        change.append([{"id": 7}])
+        change.append([{"id": 8}])
+    found = [(row["position"], row["actor"], row["message"]) for row in run_json("log", orders, "--graph")]
+    assert found == [(4, "eve", "both"), (4, "eve", "both"), (3, "bob", "three orders")]
+
+
 def test_log_full_has_the_payload(run: Run, run_json: RunJson, orders: str) -> None:
     """Everything of an event: the updates as objects, the hash."""
     [event] = run_json("log", orders, "--full", "--limit", "1")
