@@ -8,9 +8,11 @@ from typing import Any
 
 from icecore.engine.errors import ValidationError
 from icecore.engine.spec.types import (
+    BinaryType,
     DateType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     ListType,
     MapType,
@@ -31,10 +33,13 @@ _TEXTS = (*_TIMES, DecimalType, UUIDType)
 def given_default(text: str | None, kind: Type) -> object:
     """The default that a text says, for `default_value` to check: what JSON reads of it, with decimals as typed.
 
-    Types that Iceberg's JSON has as text need no quotes. Raises ValidationError where a number stands for a time.
+    Types that Iceberg's JSON has as text need no quotes; bytes are hexadecimal. Raises ValidationError where a number
+    stands for a time, and for what is not hexadecimal.
     """
     if text is None or isinstance(kind, StringType):
         return text
+    if isinstance(kind, BinaryType | FixedType):
+        return None if text == "null" else _from_hex(text)
     try:
         value = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError):
@@ -54,11 +59,20 @@ def _typed(value: Any, kind: Type) -> Any:
             return [(_typed(k, key), _typed(v, item)) for k, v in value]
         case FloatType() | DoubleType() if isinstance(value, Decimal):
             return float(value)
+        case BinaryType() | FixedType() if isinstance(value, str):
+            return _from_hex(value)
         case _ if isinstance(kind, _TIMES) and isinstance(value, int):
             # As an internal value it would be days or microseconds since 1970.
             raise ValidationError(f"{value!r} is not a default of type {kind}: write it as text, in ISO 8601")
         case _:
             return value
+
+
+def _from_hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError as e:
+        raise ValidationError(f"{text!r} is no default of bytes: write them in hexadecimal, as 00ff") from e
 
 
 def _is_pair(value: Any) -> bool:

@@ -110,6 +110,9 @@ def test_columns_partitions_and_order(run: Run, run_json: RunJson, orders: str) 
         ("long", "9007199254740993", 9007199254740993),
         ("boolean", "true", True),
         ("string", "2024", "2024"),
+        ("binary", "00ff", "00ff"),
+        ("fixed(2)", "1234", "1234"),
+        ("list<binary>", '["00ff", ""]', ["00ff", ""]),
     ],
 )
 def test_a_default_is_the_value_that_was_typed(
@@ -133,6 +136,8 @@ def test_a_default_is_the_value_that_was_typed(
         ("decimal(9, 2)", "1e999999999"),
         ("decimal(9, 2)", "1e-999999999"),
         ("int", "9" * 5_000),
+        ("binary", "0x00"),
+        ("fixed(2)", "00"),
         ("list<int>", "[" * 100_000),
     ],
     ids=lambda text: text[:40],
