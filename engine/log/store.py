@@ -94,7 +94,7 @@ class EventStore(EventReader):
         self.groups = WriteGroups(self._write_group, lock_timeout_s)
         with self._translated("open"):
             connection = self.connection()
-            if not read_only:
+            if create and not read_only:
                 self._set_up(connection)
             self._check_format(connection)
 
@@ -116,7 +116,7 @@ class EventStore(EventReader):
 
     def _check_format(self, connection: sqlite3.Connection) -> None:
         if not self._has_log(connection):
-            raise CorruptLogError(f"{self.path} holds no transaction log")
+            raise CorruptLogError(f"{self.path} holds no transaction log; `icecore init` makes an empty one in it")
         version = self.warehouse_value("log-format")
         if version not in (LOG_FORMAT_VERSION, ARCHIVED_FORMAT):
             raise CorruptLogError(f"{self.path} has log format {version}; this release knows {LOG_FORMAT_VERSION}")

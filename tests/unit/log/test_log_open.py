@@ -74,10 +74,12 @@ def test_a_file_in_the_place_of_the_warehouse(tmp_path: Path) -> None:
 
 
 def test_a_database_without_a_log(tmp_path: Path) -> None:
-    """A database of something else can't be read as a log."""
+    """One of something else, as PyIceberg makes it where icecore.db was lost, gets a log only where one may be made."""
     sqlite3.connect(tmp_path / "icecore.db").execute("CREATE TABLE t (a)").connection.close()
-    with pytest.raises(CorruptLogError, match="no transaction log"):
-        icecore.open(tmp_path, read_only=True)
+    for read_only in (True, False):
+        with pytest.raises(CorruptLogError, match="no transaction log; `icecore init` makes"):
+            icecore.open(tmp_path, create=False, read_only=read_only)
+    assert icecore.open(tmp_path).position == 0
 
 
 def test_a_log_of_a_later_release(catalog: icecore.Catalog) -> None:
