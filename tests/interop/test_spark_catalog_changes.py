@@ -51,6 +51,40 @@ def test_each_use_sees_the_present(spark: Any, lake: icecore.Catalog, table: ice
     spark.catalog.clearCache()
 
 
+def test_what_spark_has_cached_is_not_what_is_changed(spark: Any, table: icecore.Table) -> None:
+    """The rows of the table change, those that were cached of it don't; they may choose which ones change."""
+    name = ".".join(["lake", *table.name()])
+    changes = (
+        f"UPDATE {name} SET city = 'x' WHERE id IN (SELECT id FROM cached WHERE id > 1)",
+        f"MERGE INTO {name} t USING cached s ON t.id = s.id WHEN MATCHED AND s.city = 'x' AND s.id = 3 THEN DELETE",
+        f"DELETE FROM {name} WHERE city = 'x'",
+        f"DELETE FROM {name}",
+    )
+    for change, before, after in zip(changes, (3, 3, 2, 1), (3, 2, 1, 0), strict=True):
+        cached = spark.table(name).cache()
+        cached.createOrReplaceTempView("cached")
+        assert cached.count() == before
+        spark.sql(change)
+        assert [f.count() for f in (spark.table(name), cached)] == [after, before]
+        spark.catalog.clearCache()
+    spark.catalog.dropTempView("cached")
+
+
+def test_functions_of_python_in_changes(spark: Any, table: icecore.Table) -> None:
+    """Spark has them computed below a command, which needs the table itself there."""
+    name = ".".join(["lake", *table.name()])
+    spark.udf.register("is_odd", lambda n: n % 2 == 1, "boolean")
+    spark.udf.register("plus_ten", lambda n: n + 10, "bigint")
+    spark.sql(f"DELETE FROM {name} WHERE is_odd(id) AND id > 2")
+    spark.sql(f"UPDATE {name} SET id = plus_ten(plus_ten(id)), city = 'c' || plus_ten(id) WHERE is_odd(plus_ten(id))")
+    spark.sql(
+        f"""MERGE INTO {name} t USING (SELECT plus_ten(id) AS id FROM range(20)) s ON t.id = s.id
+        WHEN MATCHED AND is_odd(t.id) THEN UPDATE SET id = plus_ten(t.id) + plus_ten(s.id)"""
+    )
+    found = table.refresh().scan(selected_fields=("id", "city")).to_arrow().to_pylist()
+    assert sorted((r["id"], r["city"]) for r in found) == [(2, None), (62, "c11")]
+
+
 def test_changes_by_sql(spark: Any, table: icecore.Table) -> None:
     name = ".".join(["lake", *table.name()])
     spark.sql(f"INSERT INTO {name} SELECT id + 10, 'Oslo', NULL, 0.5D FROM range(2)")

@@ -5,6 +5,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.Function;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
@@ -113,6 +114,10 @@ public class LakeCatalog implements StagingTableCatalog, ProcedureCatalog, Suppo
 
   public Table loadTable(Identifier identifier, long micros) throws NoSuchTableException {
     return loaded(identifier, null, Long.valueOf(micros));
+  }
+
+  public Table loadTable(Identifier identifier, Set privileges) throws NoSuchTableException {
+    return ((LakeTable) loadTable(identifier)).asTarget();
   }
 
   private Table loaded(Identifier identifier, String version, Long micros) throws NoSuchTableException {

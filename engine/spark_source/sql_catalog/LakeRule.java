@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
+import org.apache.spark.sql.catalyst.plans.logical.BaseEvalPython;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -65,8 +66,9 @@ public class LakeRule extends Rule {
     if (plan instanceof DeleteFromTable && ((DeleteFromTable) plan).condition().equals(MADE_ALREADY)) return plan;
     LakeAssignments assigned = LakeAssignments.of(session);
     Map options = relation(target).options().asCaseSensitiveMap();
-    table.change(new LakeChanges(session, plan, new Swap(session), assigned, options));
-    return new DeleteFromTable(target, MADE_ALREADY);
+    LogicalPlan asked = (LogicalPlan) plan.transformExpressions(new Functions(target));
+    table.change(new LakeChanges(session, asked, new Swap(session), assigned, options));
+    return new DeleteFromTable(leaf(target), MADE_ALREADY);
   }
 
   /** As an append, since Spark hands nothing else over as rows; what the write does with them it knows. */
@@ -90,10 +92,38 @@ public class LakeRule extends Rule {
   }
 
   private static DataSourceV2Relation relation(LogicalPlan target) {
-    LogicalPlan plan = target;
-    while (plan.children().length() == 1) plan = (LogicalPlan) plan.children().head();
+    LogicalPlan plan = leaf(target);
     if (plan instanceof DataSourceV2Relation) return (DataSourceV2Relation) plan;
     return plan instanceof DataSourceV2ScanRelation ? ((DataSourceV2ScanRelation) plan).relation() : null;
+  }
+
+  private static LogicalPlan leaf(LogicalPlan target) {
+    LogicalPlan plan = target;
+    while (plan.children().length() == 1) plan = (LogicalPlan) plan.children().head();
+    return plan;
+  }
+
+  /** Functions of Python in the place of their values, which Spark has had computed below the command. */
+  private static class Functions extends AbstractPartialFunction {
+    private final HashMap known = new HashMap();
+
+    Functions(LogicalPlan target) {
+      for (LogicalPlan at = target; at.children().length() == 1; at = (LogicalPlan) at.children().head()) {
+        if (!(at instanceof BaseEvalPython)) continue;
+        Seq values = ((BaseEvalPython) at).resultAttrs();
+        for (int i = 0; i < values.length(); i++) {
+          known.put(((Attribute) values.apply(i)).exprId(), ((BaseEvalPython) at).udfs().apply(i));
+        }
+      }
+    }
+
+    public boolean isDefinedAt(Object node) {
+      return node instanceof AttributeReference && known.containsKey(((AttributeReference) node).exprId());
+    }
+
+    public Object applyOrElse(Object node, Function1 otherwise) {
+      return isDefinedAt(node) ? known.get(((AttributeReference) node).exprId()) : otherwise.apply(node);
+    }
   }
 
   /** A scan of ours and what filters and projects it, replaced. */

@@ -57,6 +57,7 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
   private final Number size;
   private final LakeStreams streams;
   private volatile LakeChanges change;
+  private boolean isTarget;
 
   /** `facts` is what `named_rows.py` tells of it; `calls` answer for its rows and changes. */
   public LakeTable(LakeCalls calls, String facts) {
@@ -186,12 +187,20 @@ public class LakeTable implements SupportsRead, SupportsMetadataColumns, Support
     return true;
   }
 
+  /** This table as the target of a change, which no other equals: Spark would put rows that it has cached in its place. */
+  public LakeTable asTarget() {
+    isTarget = true;
+    return this;
+  }
+
   public String toString() {
     return name;
   }
 
   public boolean equals(Object o) {
-    return o instanceof LakeTable && ((LakeTable) o).name.equals(name) && ((LakeTable) o).state.equals(state);
+    if (o == this || isTarget || !(o instanceof LakeTable)) return o == this;
+    LakeTable other = (LakeTable) o;
+    return !other.isTarget && other.name.equals(name) && other.state.equals(state);
   }
 
   public int hashCode() {
