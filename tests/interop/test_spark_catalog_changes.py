@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from spark_lake import COLUMNS, rows  # noqa: E402
 
 import icecore  # noqa: E402
 from icecore.engine.errors import ValidationError  # noqa: E402
+from icecore.engine.repository.repository import Repository  # noqa: E402
 from icecore.engine.spark_source.sql_catalog.named_rows import TableAnswers  # noqa: E402
 from icecore.engine.spark_source.sql_catalog.named_scan import NamedScans  # noqa: E402
 
@@ -83,6 +86,52 @@ def test_functions_of_python_in_changes(spark: Any, table: icecore.Table) -> Non
     )
     found = table.refresh().scan(selected_fields=("id", "city")).to_arrow().to_pylist()
     assert sorted((r["id"], r["city"]) for r in found) == [(2, None), (62, "c11")]
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["while it runs", "once it is committed"])
+def test_an_interrupt_ends_a_change_or_is_too_late(
+    spark: Any, lake: icecore.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    """What the thread is told is what happened; an interrupt leaves none that still commits behind its back."""
+    table, mark = lake.create_table(f"ns.late_{is_late}", COLUMNS), tmp_path / "begun"
+    said: list[Any] = []
+    threads: list[Any] = []
+    name, commit, java = ".".join(["lake", *table.name()]), Repository.commit, spark._jvm.java.lang.Thread
+
+    def stalling(n: int) -> int:
+        mark.touch()
+        time.sleep(0 if is_late else 60)
+        return n
+
+    def interrupted(self: Repository, *args: Any, **options: Any) -> Any:
+        made = commit(self, *args, **options)
+        threads[0].interrupt()
+        time.sleep(1.5)
+        return made
+
+    def change() -> None:
+        threads.append(java.currentThread())
+        try:
+            spark.sql(f"INSERT INTO {name} (id) SELECT stalling(id) FROM range(2)")
+            said.append("made")
+        except Exception as e:
+            said.append(str(e))
+        said.append(java.interrupted())
+
+    spark.udf.register("stalling", stalling, "bigint")
+    if is_late:
+        monkeypatch.setattr(Repository, "commit", interrupted)
+    changing = Thread(target=change)
+    changing.start()
+    deadline = time.monotonic() + 60
+    while not mark.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if not is_late:
+        threads[0].interrupt()
+    changing.join()
+    assert ("made" if is_late else "SPARK_JOB_CANCELLED") in said[0]
+    assert said[1], "the thread still knows that it is interrupted"
+    assert table.refresh().scan().count() == (2 if is_late else 0)
 
 
 def test_changes_by_sql(spark: Any, table: icecore.Table) -> None:

@@ -3,10 +3,12 @@ package icecore;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.Map;
 import java.util.Properties;
+import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -47,7 +49,10 @@ public class LakeCalls {
     return answer(text(question), SECONDS);
   }
 
-  /** A change, of which Python is told in an array, as it may have Java objects. It takes the time that it takes. */
+  /**
+   * A change, of which Python is told in an array, as it may have Java objects. It takes the time that it takes: where the
+   * thread is interrupted its jobs are cancelled, but whether it was made is waited for.
+   */
   public void change(Object[] question) {
     answer(question, Integer.MAX_VALUE);
   }
@@ -55,19 +60,37 @@ public class LakeCalls {
   private Object answer(Object question, int seconds) {
     Object found;
     try {
-      found = THREADS.submit(new Question(session, asked, question)).get(seconds, TimeUnit.SECONDS);
+      found = awaited(new Question(session, asked, question), seconds);
     } catch (ExecutionException e) {
       throw new IllegalStateException("icecore did not answer: " + e.getCause(), e.getCause());
     } catch (TimeoutException e) {
       throw new IllegalStateException("icecore did not answer in " + seconds + " seconds");
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw new IllegalStateException("interrupted while icecore was asked");
     }
     if (!(found instanceof String)) return found;
     Object read = read((String) found);
     if (!(read instanceof Map)) return read;
     throw new IllegalArgumentException((String) ((Map) read).get("error"));
+  }
+
+  private static Object awaited(Question asking, int seconds) throws ExecutionException, TimeoutException {
+    Future answer = THREADS.submit(asking);
+    boolean isInterrupted = false;
+    try {
+      while (true) {
+        try {
+          return answer.get(isInterrupted ? 1 : seconds, TimeUnit.SECONDS);
+        } catch (InterruptedException e) {
+          isInterrupted = true;
+          if (!asking.isChange()) throw new IllegalStateException("interrupted while icecore was asked");
+        } catch (TimeoutException e) {
+          if (!isInterrupted) throw e;
+        }
+        // Those as well that began meanwhile.
+        asking.cancelJobs();
+      }
+    } finally {
+      if (isInterrupted) Thread.currentThread().interrupt();
+    }
   }
 
   /** A value of maps, lists and texts as JSON. */
@@ -94,6 +117,7 @@ public class LakeCalls {
     private final Function asked;
     private final Object question;
     private final Properties properties = new Properties();
+    private final String tag = "icecore-" + UUID.randomUUID();
 
     Question(SparkSession session, Function asked, Object question) {
       this.session = session;
@@ -103,8 +127,17 @@ public class LakeCalls {
       if (own != null) this.properties.putAll(own);
     }
 
+    boolean isChange() {
+      return question instanceof Object[];
+    }
+
+    void cancelJobs() {
+      session.sparkContext().cancelJobsWithTag(tag);
+    }
+
     public Object call() {
       session.sparkContext().setLocalProperties(properties);
+      session.sparkContext().addJobTag(tag);
       SparkSession.setActiveSession(session);
       AtomicReference place = new AtomicReference(question);
       asked.apply(place);
