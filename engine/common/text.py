@@ -30,6 +30,11 @@ def number_in(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
+def shown_text(value: str | bytes) -> str:
+    """The text of a database's row, where bytes that are not UTF-8 are shown as such."""
+    return value if isinstance(value, str) else value.decode(errors="backslashreplace")
+
+
 def ascii_lower(name: str) -> str:
     """A name as DuckDB compares it, with A to Z in lower case: to it É and é are two names."""
     return name.lower() if name.isascii() else "".join(c.lower() if c.isascii() else c for c in name)

@@ -183,7 +183,7 @@ class Adopter:
 
     def check_namespaces(self) -> None:
         """Raises ForeignCommitError where another engine changed a namespace; inside of the write lock."""
-        if found := self.rows.namespaces():
+        if found := [d for d in self.rows.namespaces() if d.is_text]:
             raise ForeignCommitError(
                 f"another engine changed the namespace {name_text(found[0].namespace)!r} meanwhile"
             )

@@ -7,16 +7,25 @@ is a problem, never an event.
 from __future__ import annotations
 
 from icecore.engine.common.identifiers import Identifier
-from icecore.engine.errors import IcecoreError
+from icecore.engine.errors import CorruptFileError, IcecoreError
 from icecore.engine.events.event import CATALOG_STREAM, is_view_stream
 from icecore.engine.foreign.adoption import AdoptionRun
 from icecore.engine.foreign.foreign_rows import Difference, NamespaceDifference
 from icecore.engine.log.namespaces import fold_namespaces
 
+NOT_TEXT = "its row in {} has bytes where text belongs, and is left alone until that is mended"
+
 
 def true_namespaces(adoption: AdoptionRun) -> list[NamespaceDifference]:
-    """The namespaces that differ and whose read model agrees with the log."""
-    differences = adoption.context.rows.namespaces()
+    """The namespaces that differ and whose read model agrees with the log.
+
+    While there are rows with bytes for text, which are noted as problems, none is taken to be gone.
+    """
+    found = adoption.context.rows.namespaces()
+    damaged = [d for d in found if not d.is_text]
+    for each in damaged:
+        adoption.problem(each.namespace, None, NOT_TEXT.format("iceberg_namespace_properties"))
+    differences = [d for d in found if d.is_text and not (damaged and d.row_properties is None)]
     if not differences:
         return []
     logged: dict[Identifier, dict[str, str]] = {}
@@ -45,6 +54,8 @@ def differences_trusted(adoption: AdoptionRun) -> tuple[list[Difference], list[D
 
 
 def _is_true(adoption: AdoptionRun, d: Difference) -> bool:
+    if not d.is_text:
+        raise CorruptFileError(NOT_TEXT.format("iceberg_tables"))
     if d.stream is None:
         others = (s for s in adoption.context.rows.streams_at(d.row_location) if not _has_name(adoption, s))
         if (lost := next(others, None)) is not None:

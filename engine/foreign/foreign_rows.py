@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterable
+
 from attrs import frozen
 
 from icecore.engine.common.identifiers import Identifier
 from icecore.engine.common.stored_json import stored_json
+from icecore.engine.common.text import shown_text
 from icecore.engine.errors import CorruptLogError
 from icecore.engine.log.read_models import MINIMAL_PROPERTIES, SEPARATOR
 from icecore.engine.log.store import EventStore
@@ -20,7 +24,8 @@ class Difference:
 
     `logged_location` is what the log published last, `row_location` what the row says: None where it is gone. `stream`
     is None where the log knows no such name. `previous` is what the row's writer says to have replaced, and `is_view`
-    what the row holds; where it does not say that, what the log has.
+    what the row holds; where it does not say that, what the log has. Of a row that is not `is_text` nothing is known:
+    it has bytes where the text of a name or location belongs.
     """
 
     identifier: Identifier
@@ -29,6 +34,7 @@ class Difference:
     row_location: str | None
     previous: str | None
     is_view: bool
+    is_text: bool = True
 
 
 def _properties(text: str) -> dict[str, str]:
@@ -41,11 +47,15 @@ def _properties(text: str) -> dict[str, str]:
 
 @frozen
 class NamespaceDifference:
-    """A namespace that the log and `iceberg_namespace_properties` tell differently; None where there is none."""
+    """A namespace that the log and `iceberg_namespace_properties` tell differently; None where there is none.
+
+    Of one that is not `is_text` nothing is known: its rows have bytes where text belongs.
+    """
 
     namespace: Identifier
     logged_properties: dict[str, str] | None
     row_properties: dict[str, str] | None
+    is_text: bool = True
 
 
 @frozen
@@ -78,17 +88,7 @@ class ForeignRows:
         return next(iter(self._differences("of_name", namespace=namespace, name=identifier[-1])), None)
 
     def _differences(self, query_name: str, /, **parameters: str) -> list[Difference]:
-        return [
-            Difference(
-                (*r["namespace"].split(SEPARATOR), r["name"]),
-                r["stream"],
-                r["known"],
-                r["shared"],
-                r["previous"],
-                (r["iceberg_type"] or r["kind"] or "").upper() == VIEW_TYPE,
-            )
-            for r in self._store.rows(FOREIGN, query_name, catalog=self._catalog, **parameters)
-        ]
+        return [_difference(r) for r in self._store.rows(FOREIGN, query_name, catalog=self._catalog, **parameters)]
 
     def streams_at(self, location: str | None) -> list[str]:
         """The streams whose published metadata file is this one, dropped ones too."""
@@ -104,12 +104,35 @@ class ForeignRows:
     def namespaces(self) -> list[NamespaceDifference]:
         """The namespaces that differ, outer ones first."""
         known = {r["name"]: _properties(r["properties"]) for r in self._store.rows(FOREIGN, "namespaces")}
-        shared: dict[str, dict[str, str]] = {}
+        shared, not_text = dict[str, dict[str, str]](), set[str]()
         for r in self._store.rows(FOREIGN, "namespace_properties", catalog=self._catalog):
-            shared.setdefault(r["namespace"], {})[r["property_key"]] = r["property_value"]
+            name, key, value = map(shown_text, r)
+            shared.setdefault(name, {})[key] = value
+            if not _is_text(r):
+                not_text.add(name)
         out = []
         for name in sorted(known.keys() | shared.keys()):
-            ours, theirs = known.get(name), shared.get(name)
-            if ours is None or theirs is None or MINIMAL_PROPERTIES | ours != MINIMAL_PROPERTIES | theirs:
-                out.append(NamespaceDifference(tuple(name.split(SEPARATOR)), ours, theirs))
+            ours, theirs, is_text = known.get(name), shared.get(name), name not in not_text
+            if (
+                ours is None
+                or theirs is None
+                or not is_text
+                or MINIMAL_PROPERTIES | ours != MINIMAL_PROPERTIES | theirs
+            ):
+                out.append(NamespaceDifference(tuple(name.split(SEPARATOR)), ours, theirs, is_text))
         return out
+
+
+def _difference(row: sqlite3.Row) -> Difference:
+    namespace, name, shared, previous, kind = (
+        None if row[c] is None else shown_text(row[c])
+        for c in ("namespace", "name", "shared", "previous", "iceberg_type")
+    )
+    assert namespace is not None and name is not None, "both tables forbid it"
+    is_view = (kind or row["kind"] or "").upper() == VIEW_TYPE
+    identifier = (*namespace.split(SEPARATOR), name)
+    return Difference(identifier, row["stream"], row["known"], shared, previous, is_view, _is_text(row))
+
+
+def _is_text(row: Iterable[object]) -> bool:
+    return not any(isinstance(value, bytes) for value in row)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 import orjson
 
 from icecore.engine.common.stored_json import stored_json
-from icecore.engine.common.text import names_like
+from icecore.engine.common.text import names_like, shown_text
 from icecore.engine.errors import (
     CorruptLogError,
     NamespaceAlreadyExistsError,
@@ -225,7 +225,8 @@ class ReadModels(ManifestModels):
         below = name + SEPARATOR
         shared = self._store.row(MODELS, "iceberg_table_below", catalog=self.catalog_name, namespace=name, below=below)
         if shared is not None:
-            found = name_text((*shared["table_namespace"].split(SEPARATOR), shared["table_name"]))
+            outer, inner = map(shown_text, shared)
+            found = name_text((*outer.split(SEPARATOR), inner))
             raise NamespaceNotEmptyError(f"Namespace {name} is not empty. Another engine made {found!r} in it")
 
     def names_in(self, namespace: tuple[str, ...], kind: str | None = None) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from icecore.engine.common.location import folded, local_path
+from icecore.engine.common.text import number_in
 from icecore.engine.errors import IcecoreError
 from icecore.engine.events import event as ev
 from icecore.engine.events.event import Event
@@ -94,7 +95,7 @@ class TableFolders:
     @property
     def known_up_to(self) -> int:
         """The position up to which no folder is missing."""
-        return int(self._store.warehouse_value(FOLDERS_KNOWN) or 0)
+        return number_in(self._store.warehouse_value(FOLDERS_KNOWN) or "") or 0
 
     def begin(self) -> None:
         """Marks the folders of a log without events as whole, inside of a write transaction."""
@@ -128,7 +129,7 @@ class TableFolders:
 
     def noted_at(self, stream: str) -> int:
         """The position as of which the folders of a table were found out; 0 where they were not."""
-        return int(self._store.warehouse_value(NOTED + stream) or 0)
+        return number_in(self._store.warehouse_value(NOTED + stream) or "") or 0
 
     def _add(self, event: Event, changes: Changes, entries: pa.Table | None) -> None:
         folders = list(self._folders(event))

@@ -45,6 +45,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from icecore.projections.audit import catalog_rows, file_rows, iceberg_rows, metadata_rows, report_rows
 from icecore.projections.audit.audited_rows import AuditedRows
@@ -140,3 +141,18 @@ AUDIT_SCHEMAS: dict[str, pa.Schema] = {
     "commit_reports": report_rows.COMMIT_REPORTS,
     **{name: schema for name, (schema, _) in (ICEBERG_TABLES | HISTORIES).items()},
 }
+
+_LAST_MS = 9_223_372_022_399_999
+"""The last milliseconds since the epoch that are a time in DuckDB, whose first ones are as many before it."""
+
+
+def audit_table(name: str, source: AuditedRows) -> pa.Table:
+    """The rows of an audit table. A time that DuckDB can't tell, as hand-made metadata may have, is null."""
+    rows = AUDIT_TABLES[name](source)
+    for place, column in enumerate(rows.schema):
+        if pa.types.is_timestamp(column.type) and column.type.unit == "ms":
+            values = rows[column.name].cast(pa.int64())
+            told = pc.and_(pc.less_equal(values, _LAST_MS), pc.greater_equal(values, -_LAST_MS))
+            if not pc.all(told).as_py():
+                rows = rows.set_column(place, column, pc.if_else(told, values, None).cast(column.type))
+    return rows

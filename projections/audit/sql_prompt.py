@@ -27,7 +27,7 @@ from icecore.engine.queries.query_limits import (
 )
 from icecore.projections.audit.audit_statement import as_run, is_about_columns, parse_statement
 from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS as AUDIT_SCHEMAS
-from icecore.projections.audit.audit_tables import AUDIT_TABLES
+from icecore.projections.audit.audit_tables import AUDIT_TABLES, audit_table
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.audited_tables import AuditedCatalog, AuditedTable, AuditedTables
 from icecore.projections.audit.needed_columns import names_any
@@ -92,7 +92,7 @@ def _register(
     needed = needed_tables(statement, AUDIT_SCHEMAS, values)
     asks_for = partial(names_any, statement)
     for name in sorted(needed, key=lambda n: (n == "problems", n)):
-        duck.register(con, name, AUDIT_TABLES[name](source(needed[name], asks_for)))
+        duck.register(con, name, audit_table(name, source(needed[name], asks_for)))
     return set(needed)
 
 

@@ -20,7 +20,10 @@ def write_hint(state: TableState, location: str, storage: Storage, *, durable: b
     It need not be `durable` where it is noted that the next open writes it again. A later version of another engine's
     stays hinted: where those before it were deleted, nothing else leads to it.
     """
-    folder, name = location.rsplit("/", 1)
+    folder, _, name = location.rpartition("/")
+    if not folder:
+        # A damaged row names no folder.
+        return
     numbered = _VERSIONED.match(name) if is_file_system(state) else None
     if is_file_system(state) and numbered is None:
         # Another engine's file, found through iceberg_tables: those who follow the hint look for numbers.

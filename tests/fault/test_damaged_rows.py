@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core_tables import SCHEMA, ids_of, rows
+from core_tables import SCHEMA, ids_of, repository_of, rows
 
 import icecore
-from icecore.engine.errors import CorruptLogError, IcecoreError
+from icecore.engine.errors import CorruptLogError, IcecoreError, NamespaceNotEmptyError
+from icecore.engine.foreign.adopter import ForeignCommitWarning
+from icecore.engine.log.store import FOLDERS_KNOWN
 
 TRUTH = ("archive", "archived_stream", "kept_event")
 """What nothing else in the log's file tells: found, and a rebuild refuses to trust it."""
@@ -139,3 +141,73 @@ def examine(warehouse: Path, about: str, *, is_truth: bool) -> bool:
             table.append(rows(99), idempotency_key=key)
         assert catalog.position == position, f"{about}: a key was taken twice"
     return bool(problems)
+
+
+OF_OTHERS = (
+    "UPDATE iceberg_tables SET table_name = x'ff74' WHERE table_name = 't'",
+    "UPDATE iceberg_tables SET table_namespace = x'ff' WHERE table_name = 't'",
+    "UPDATE iceberg_tables SET metadata_location = x'ff' WHERE table_name = 't'",
+    "UPDATE iceberg_tables SET iceberg_type = x'ff', metadata_location = 'none' WHERE table_name = 't'",
+    "INSERT INTO iceberg_tables VALUES ('icecore', 'ns', x'ff', x'ff', x'ff', x'ff')",
+    "INSERT INTO iceberg_namespace_properties VALUES ('icecore', x'ff', 'key', 'value')",
+    "INSERT INTO iceberg_namespace_properties VALUES ('icecore', 'ns', 'key', x'ff')",
+)
+
+
+@pytest.mark.parametrize("statement", OF_OTHERS)
+def test_bytes_in_a_shared_row_are_named_and_stand_in_nobodys_way(tmp_path: Path, statement: str) -> None:
+    """They are no commit of another engine, nor is a name that they took the place of gone."""
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        for name in ("ns.t", "ns.u"):
+            catalog.create_table(name, SCHEMA).append(rows(1))
+        position = catalog.position
+    assert change(tmp_path / "icecore.db", statement)
+    with warnings.catch_warnings(record=True, action="always", category=ForeignCommitWarning) as told:
+        catalog = icecore.open(tmp_path)
+    assert any("has bytes where text belongs" in str(w.message) for w in told)
+    with catalog, warnings.catch_warnings(action="ignore"):
+        assert ids_of(catalog.load_table("ns.t")) == [1]
+        assert catalog.position == position, "nothing is taken in"
+        catalog.verify()
+        catalog.load_table("ns.u").append(rows(2))
+        catalog.create_namespace("more")
+        with pytest.raises(IcecoreError):
+            catalog.drop_namespace("ns")
+        assert ids_of(catalog.load_table("ns.u")) == [1, 2]
+
+
+def test_a_lone_row_with_bytes_keeps_its_namespace(tmp_path: Path) -> None:
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+    change(tmp_path / "icecore.db", "INSERT INTO iceberg_tables VALUES ('icecore', 'ns', x'ff', NULL, NULL, NULL)")
+    with pytest.warns(ForeignCommitWarning):
+        catalog = icecore.open(tmp_path)
+    with catalog, pytest.raises(NamespaceNotEmptyError, match=r"ns\.\\\\xff"):
+        catalog.drop_namespace("ns")
+
+
+def test_a_position_of_known_folders_that_is_none_is_taken_for_the_first(tmp_path: Path) -> None:
+    """All tables may have files anywhere then, until somebody looks."""
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        catalog.create_table("ns.t", SCHEMA).append(rows(1))
+    assert change(tmp_path / "icecore.db", f"UPDATE warehouse SET value = 'x' WHERE key = '{FOLDERS_KNOWN}'")
+    with icecore.open(tmp_path) as catalog:
+        assert catalog.verify().problems == ()
+        catalog.load_table("ns.t").maintenance.remove_orphan_files(dry_run=True)
+        assert catalog.verify().problems == ()
+
+
+def test_a_pointer_without_a_folder_gets_no_hint(tmp_path: Path) -> None:
+    with icecore.open(tmp_path) as catalog:
+        catalog.create_namespace("ns")
+        table = catalog.create_table("ns.t", SCHEMA)
+        table.append(rows(1))
+        for name in ("stream_head", "iceberg_tables"):
+            change(tmp_path / "icecore.db", f"UPDATE {name} SET metadata_location = 'nowhere'")
+    with warnings.catch_warnings(action="ignore"), icecore.open(tmp_path) as catalog:
+        repository_of(catalog).files.hint(catalog.load_table("ns.t").state.stream)
+        assert "points at nowhere" in "".join(catalog.verify().problems)
+        catalog.rebuild()
+        assert catalog.verify().problems == ()

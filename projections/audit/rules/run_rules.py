@@ -18,7 +18,7 @@ from icecore.engine.errors import ValidationError, name_text
 from icecore.engine.queries import duck
 from icecore.engine.queries.duckdb_instances import SQL_OF_USERS
 from icecore.engine.table.table import Table
-from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS, AUDIT_TABLES, ICEBERG_TABLES
+from icecore.projections.audit.audit_tables import AUDIT_SCHEMAS, AUDIT_TABLES, ICEBERG_TABLES, audit_table
 from icecore.projections.audit.audited_rows import AuditedRows
 from icecore.projections.audit.audited_tables import AuditedCatalog, AuditedTables
 from icecore.projections.audit.needed_columns import names_any
@@ -140,7 +140,7 @@ class _Run:
         a = self._audited
         needed = a.needed([p.rule for p in users])
         tables = a.tables.readable() if name in _FROM_FILES else a.tables
-        return AUDIT_TABLES[name](AuditedRows(a.catalog, tables, needed, a.log, asks_for))
+        return audit_table(name, AuditedRows(a.catalog, tables, needed, a.log, asks_for))
 
 
 def _answer(con: duckdb.DuckDBPyConnection, rule: Rule) -> pa.Table:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import duckdb
 import pytest
-from core_tables import make_table, pyiceberg_catalog, rows
+from core_tables import local, make_table, pyiceberg_catalog, rows
 
 import icecore
 from icecore.engine.errors import ValidationError
@@ -92,3 +93,28 @@ def test_a_blank_location_is_refused(catalog: icecore.Catalog, location: str) ->
     make_table(catalog)
     with pytest.raises(ValidationError, match="a location must not be blank"):
         catalog.commit_table("ns.t", [], [{"action": "set-location", "location": location}])
+
+
+@pytest.mark.parametrize("at", [2**62, -(2**62)])
+def test_a_time_that_sql_cant_tell_stops_no_rule(catalog: icecore.Catalog, at: int) -> None:
+    """As hand-made metadata has it: there it is null, and other tables are told of all the same."""
+    catalog.create_namespace_if_not_exists("ns")
+    made = make_table(catalog, "made")
+    made.append(rows(1))
+    old = local(made.metadata_location)
+    metadata = json.loads(old.read_bytes())
+    metadata["last-updated-ms"] = at
+    for name in ("snapshots", "snapshot-log", "metadata-log"):
+        for each in metadata[name]:
+            each["timestamp-ms"] = at
+    metadata["refs"] = {}
+    metadata["current-snapshot-id"] = -1
+    file = old.with_name("made.metadata.json")
+    file.write_text(json.dumps(metadata))
+    catalog.register_table("ns.far", str(file))
+    assert messages(catalog, "unkept-snapshots")
+    told = catalog.sql("SELECT name, committed_at FROM snapshots ORDER BY name").to_pylist()
+    assert [(row["name"], row["committed_at"] is None) for row in told] == [("far", True), ("made", False)]
+    for name in ("commits", "history", "metadata_log_entries", "tables", "partitions"):
+        catalog.sql(f"SELECT * FROM {name} ORDER BY ALL")
+    assert catalog.audit().rules
