@@ -7,6 +7,7 @@ bytes raises CorruptFileError naming `where`, the file they are from.
 from __future__ import annotations
 
 import bz2
+import io
 import json
 import lzma
 import zlib
@@ -30,6 +31,8 @@ MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
 # Writers end a block, before compression, with the record that brings it to this size.
 BLOCK_BYTES = 64 * 1024
+MOST_BYTES = 2**30
+"""The most bytes of a block, and of a manifest or list, once decompressed: more than any real one has."""
 DEFLATE_LEVEL = 6
 ZSTANDARD_LEVEL = 3
 _ERRORS: tuple[type[Exception], ...] = (  # type: ignore[assignment]  # a stub has an error, not its class
@@ -38,6 +41,7 @@ _ERRORS: tuple[type[Exception], ...] = (  # type: ignore[assignment]  # a stub h
     zstandard.ZstdError,
     cramjam.DecompressionError,
     OSError,
+    EOFError,
     lzma.LZMAError,
     ValueError,
 )
@@ -94,9 +98,15 @@ def read_header(data: bytes, where: str) -> AvroHeader:
     return AvroHeader(where, metadata, metadata.get("avro.codec", b"null").decode("latin-1"), sync_marker, position)
 
 
-def read_blocks(data: bytes, header: AvroHeader, where: str) -> Iterator[AvroBlock]:
-    """The blocks of a container, decompressed. Raises CorruptFileError where a sync marker differs."""
-    position = header.length
+def read_blocks(
+    data: bytes, header: AvroHeader, where: str, most_bytes: int | None = MOST_BYTES
+) -> Iterator[AvroBlock]:
+    """The blocks of a container, decompressed.
+
+    Raises CorruptFileError where a sync marker differs, and for more than `most_bytes` in all; None for any number,
+    as data files may have, but in one block.
+    """
+    position, size = header.length, 0
     while position < len(data):
         count, position = _read_long(data, position, where)
         packed, position = _read_bytes(data, position, where)
@@ -105,7 +115,11 @@ def read_blocks(data: bytes, header: AvroHeader, where: str) -> Iterator[AvroBlo
             raise CorruptFileError(f"{where}: the block before byte {position} does not end in the sync marker")
         if count < 0:
             raise CorruptFileError(f"{where}: the block before byte {position} says that it has {count} records")
-        yield AvroBlock(count, _decompress(header.codec, packed, where))
+        block = AvroBlock(count, _decompress(header.codec, packed, where))
+        size += len(block.data)
+        if most_bytes is not None and size > most_bytes:
+            raise _too_long(most_bytes, where)
+        yield block
 
 
 def write_container(
@@ -198,30 +212,44 @@ def _with_length(data: bytes) -> bytes:
 
 
 def _decompress(codec: str, data: bytes, where: str) -> bytes:
+    if codec == "null":
+        return data
     try:
-        match codec:
-            case "null":
-                return data
-            case "deflate":
-                inflater = inflate.decompressobj(-zlib.MAX_WBITS)
-                out = inflater.decompress(data)
-                if not inflater.eof:
-                    raise CorruptFileError(f"{where}: a deflated block ends early")
-                return out
-            case "snappy":
-                out = bytes(cramjam.snappy.decompress_raw(data[:-4]))
-                if zlib.crc32(out) != int.from_bytes(data[-4:], "big"):
-                    raise CorruptFileError(f"{where}: the checksum of a snappy block does not fit")
-                return out
-            case "zstandard":
-                with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
-                    return bytes(stream.read())
-            case "bzip2":
-                return bz2.decompress(data)
-            case "xz":
-                return lzma.decompress(data)
+        out = _decompressed(codec, data, MOST_BYTES + 1, where)
     except _ERRORS as e:
         raise CorruptFileError(f"{where}: a block can't be decompressed as {codec}: {e}") from e
+    if len(out) > MOST_BYTES:
+        raise _too_long(MOST_BYTES, where)
+    return out
+
+
+def _too_long(most_bytes: int, where: str) -> CorruptFileError:
+    return CorruptFileError(f"{where} has more than {most_bytes:,} bytes, once decompressed")
+
+
+def _decompressed(codec: str, data: bytes, most_bytes: int, where: str) -> bytes:
+    """The data of a block, cut at `most_bytes`."""
+    match codec:
+        case "deflate":
+            inflater = inflate.decompressobj(-zlib.MAX_WBITS)
+            out = inflater.decompress(data, most_bytes)
+            if not inflater.eof and len(out) < most_bytes:
+                raise CorruptFileError(f"{where}: a deflated block ends early")
+            return out
+        case "snappy":
+            if cramjam.snappy.decompress_raw_len(data[:-4]) > MOST_BYTES:
+                raise _too_long(MOST_BYTES, where)
+            out = bytes(cramjam.snappy.decompress_raw(data[:-4]))
+            if zlib.crc32(out) != int.from_bytes(data[-4:], "big"):
+                raise CorruptFileError(f"{where}: the checksum of a snappy block does not fit")
+            return out
+        case "zstandard":
+            with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
+                return bytes(stream.read(most_bytes))
+        case "bzip2":
+            return bz2.BZ2File(io.BytesIO(data)).read(most_bytes)
+        case "xz":
+            return lzma.LZMAFile(io.BytesIO(data)).read(most_bytes)
     raise CorruptFileError(f"{where}: the codec {codec!r} is not known")
 
 

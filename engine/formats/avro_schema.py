@@ -41,6 +41,9 @@ from icecore.engine.spec.types import (
 
 FIELD_ID = "field-id"
 FIELD_NAME = "iceberg-field-name"
+MOST_TYPES = 10_000
+"""The most types in the schema of a manifest or list: where types are named twice, few words may stand for many."""
+MOST_FIXED_BYTES = 2**24
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 
 
@@ -201,6 +204,8 @@ def _resolve(schema: Any, named: dict[str, Any], namespace: str, where: str) -> 
             out["values"] = _resolve(schema["values"], named, namespace, where)
         case "fixed":
             out["size"] = int(schema["size"])
+            if not 0 <= out["size"] <= MOST_FIXED_BYTES:
+                raise CorruptFileError(f"{where}: the Avro schema has a fixed type of {out['size']} bytes")
     if kind in _NAMED:
         named[full] = out
         named.setdefault(name.rpartition(".")[2], out)
@@ -235,14 +240,19 @@ class Stripper:
     """Rewrites plain types so that they decode to raw values: the bytes read the same, names and meanings are gone.
 
     int becomes long (the range is checked later), a map an array of pairs with string keys, an enum an int; logical
-    types, documentation and defaults are dropped; named types get new names. Field names stay.
+    types, documentation and defaults are dropped; named types get new names. Field names stay. Raises CorruptFileError
+    naming `where` for a schema with which a few bytes would be decoded for hours.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, where: str) -> None:
+        self._where = where
         self._names = itertools.count()
+        self._types = itertools.count(1)
 
     def strip(self, plain: Any) -> Any:
-        """A plain type as it is decoded; type names are not used twice."""
+        """A plain type as it is decoded; type names are not used twice. Raises CorruptFileError."""
+        if next(self._types) > MOST_TYPES:
+            raise CorruptFileError(f"{self._where}: the Avro schema has more than {MOST_TYPES:,} types")
         if isinstance(plain, list):
             return [self.strip(t) for t in plain]
         match plain["type"]:
@@ -251,13 +261,19 @@ class Stripper:
             case "fixed":
                 return {"type": "fixed", "name": self._name(), "size": plain["size"]}
             case "array":
-                return {"type": "array", "items": self.strip(plain["items"])}
+                return self.array(self.strip(plain["items"]))
             case "map":
-                return {"type": "array", "items": self.pair("string", self.strip(plain["values"]))}
+                return self.array(self.pair("string", self.strip(plain["values"])))
             case "record" | "error":
                 return self.record([(f["name"], self.strip(f["type"])) for f in plain["fields"]])
             case primitive:
                 return primitive
+
+    def array(self, items: Any) -> dict[str, Any]:
+        """An array of a stripped type. Raises CorruptFileError where an item takes no byte, so that any number fits."""
+        if not _takes_bytes(items):
+            raise CorruptFileError(f"{self._where}: the Avro schema has an array whose items take no bytes")
+        return {"type": "array", "items": items}
 
     def record(self, fields: list[tuple[str, Any]]) -> dict[str, Any]:
         """A record of stripped fields."""
@@ -269,3 +285,16 @@ class Stripper:
 
     def _name(self) -> str:
         return f"n{next(self._names)}"
+
+
+def _takes_bytes(stripped: Any) -> bool:
+    """Whether each value of a stripped type takes a byte at least."""
+    if not isinstance(stripped, dict):
+        return bool(stripped != "null")
+    match stripped["type"]:
+        case "record":
+            return any(_takes_bytes(f["type"]) for f in stripped["fields"])
+        case "fixed":
+            return bool(stripped["size"] > 0)
+        case _:
+            return True

@@ -13,6 +13,9 @@ import zstandard
 
 from icecore.engine.errors import CorruptFileError
 
+MOST_BYTES = 2**30
+"""The most bytes of a frame's content: more than any real one has."""
+_FED_BYTES = 4096
 LZ4: Final = "lz4"
 ZSTD: Final = "zstd"
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
@@ -39,13 +42,19 @@ def frame_content(codec: str, data: bytes, where: str) -> bytes:
 def _decompress_zstd(data: bytes, where: str) -> bytes:
     # As a stream: at one go, a broken content size would be allocated before the error is found.
     decompressor = zstandard.ZstdDecompressor().decompressobj()
+    out, rest = bytearray(), memoryview(data)
     try:
-        out = decompressor.decompress(data)
+        while rest and not decompressor.eof:
+            # Few bytes at once, as each may stand for thousands.
+            out += decompressor.decompress(rest[:_FED_BYTES])
+            rest = rest[_FED_BYTES:]
+            if len(out) > MOST_BYTES:
+                raise CorruptFileError(f"{where} has more than {MOST_BYTES:,} bytes, once decompressed")
     except (zstandard.ZstdError, MemoryError) as e:
         raise CorruptFileError(f"{where} is no Zstandard frame: {e}") from e
-    if not decompressor.eof or decompressor.unused_data:
+    if not decompressor.eof or decompressor.unused_data or rest:
         raise CorruptFileError(f"{where} is not one whole Zstandard frame")
-    return out
+    return bytes(out)
 
 
 def _decompress_lz4(data: bytes, where: str) -> bytes:

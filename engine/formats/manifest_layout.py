@@ -116,7 +116,7 @@ def names_by_field(fields: list[Any], known: Mapping[int, str], where: str) -> l
 class _Builder:
     def __init__(self, specs: Sequence[PartitionSpec], where: str) -> None:
         self.specs, self.where = specs, where
-        self.stripper = Stripper()
+        self.stripper = Stripper(where)
         self.partition: list[PartitionColumn] = []
         self.columns: set[str] = set()
 
@@ -167,7 +167,7 @@ class _Builder:
         pair = self.stripper.record(
             [(n or f"x{i}", self.stripper.strip(f["type"])) for i, (n, f) in enumerate(zip(names, fields, strict=True))]
         )
-        return _rewrapped(plain, {"type": "array", "items": _rewrapped(item, pair)})
+        return _rewrapped(plain, self.stripper.array(_rewrapped(item, pair)))
 
     def _partition(self, fields: list[Any]) -> dict[str, Any]:
         out = []

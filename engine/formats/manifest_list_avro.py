@@ -175,8 +175,8 @@ def _known_manifests(schema: bytes) -> dict[bytes, ManifestFile]:
 def _schema_to_write(format_version: int) -> tuple[bytes, Any]:
     """The schema of a list as its header has it, and as the encoder needs it."""
     written = list_avro_schema(format_version)
-    resolved = avro_schema.resolve(written, "the Avro schema")
-    return orjson.dumps(written), fastavro.parse_schema(Stripper().strip(resolved))
+    where = "the Avro schema"
+    return orjson.dumps(written), fastavro.parse_schema(Stripper(where).strip(avro_schema.resolve(written, where)))
 
 
 def _blocks(rows: Iterable[bytes]) -> Iterator[AvroBlock]:
@@ -240,7 +240,7 @@ _OLD_NAMES = {f"{kind}_data_files_count": f"{kind}_files_count" for kind in ("ad
 def _reader_schema(writer_schema: Any, where: str) -> dict[str, Any]:
     """The stripped writer schema with canonical names; unknown fields get names that nobody looks at."""
     plain = avro_schema.resolve(writer_schema, where)
-    stripper = Stripper()
+    stripper = Stripper(where)
 
     def record(plain_record: Any, known: Mapping[int, str]) -> dict[str, Any]:
         fields = plain_record["fields"]
@@ -260,7 +260,7 @@ def _reader_schema(writer_schema: Any, where: str) -> dict[str, Any]:
         if isinstance(t, list):
             return [nested(b) for b in t]
         if t["type"] == "array":
-            return {"type": "array", "items": nested(t["items"])}
+            return stripper.array(nested(t["items"]))
         return record(t, SUMMARY_IDS) if t["type"] == "record" else stripper.strip(t)
 
     if not isinstance(plain, dict) or plain["type"] != "record":

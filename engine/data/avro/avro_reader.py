@@ -60,7 +60,7 @@ class AvroRows:
     def __init__(self, data: bytes, where: str) -> None:
         self._where = where
         self._header = read_header(data, where)
-        self._blocks = read_blocks(data, self._header, where)
+        self._blocks = read_blocks(data, self._header, where, most_bytes=None)
         reader = _SchemaReader(where)
         root = self._header.schema
         if not isinstance(root, dict) or root.get("type") != "record":

@@ -175,7 +175,7 @@ class AvroEncoder:
         encoded = io.BytesIO()
         fastavro.writer(encoded, self._encoding, records, codec="null", sync_interval=BLOCK_BYTES)
         data = encoded.getvalue()
-        for block in read_blocks(data, read_header(data, self._location), self._location):
+        for block in read_blocks(data, read_header(data, self._location), self._location, most_bytes=None):
             self._sink.write(
                 encode_block(block, codec=self._options.codec, sync_marker=self._sync_marker, level=self._options.level)
             )

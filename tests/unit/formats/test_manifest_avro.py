@@ -107,7 +107,7 @@ def records(manifest: bytes) -> bytes:
 
 def encoded_by_fastavro(avro_schema: Any, block: AvroBlock) -> bytes:
     """The block's records as fastavro encodes them."""
-    raw = fastavro.parse_schema(Stripper().strip(resolve(avro_schema, "m")))
+    raw = fastavro.parse_schema(Stripper("m").strip(resolve(avro_schema, "m")))
     stream, out = io.BytesIO(block.data), io.BytesIO()
     for _ in range(block.count):
         fastavro.schemaless_writer(out, raw, fastavro.schemaless_reader(stream, raw, None))
