@@ -67,7 +67,7 @@ class DroppedMetadata:
         # The pointer of this table may be at the last of ours still.
         last = None if base is None else base.metadata_location
         gone = {f for f in gone if store.row(MODELS, "is_pointed_at", location=f, own=int(f == last)) is None}
-        if not gone or _is_shared(store, events[-1].stream, folding.location):
+        if not gone or is_shared(store, events[-1].stream, folding.location):
             return cls()
         return cls(frozenset(gone - registered), frozenset((gone & made) - registered))
 
@@ -112,7 +112,7 @@ def let_go(
     if (
         state.metadata_location is None
         or not DELETE_AFTER_COMMIT.of(properties)
-        or _is_shared(store, state.stream, location)
+        or is_shared(store, state.stream, location)
     ):
         return {}
     log = [*(e.metadata_file for e in state.metadata.metadata_log), state.metadata_location]
@@ -121,7 +121,8 @@ def let_go(
     return {DELETED_METADATA: own} if own else {}
 
 
-def _is_shared(store: EventStore, stream: str, location: str) -> bool:
+def is_shared(store: EventStore, stream: str, location: str) -> bool:
+    """Whether another table, be it dropped, has the same location."""
     return store.row(MODELS, "other_head_at", location=location, stream=stream) is not None
 
 

@@ -21,6 +21,7 @@ from icecore.engine.formats.manifest_list_avro import read_manifest_list
 from icecore.engine.log.store import MODELS
 from icecore.engine.metadata.fold import TableState
 from icecore.engine.metadata.view_fold import ViewState
+from icecore.engine.properties.table_properties import DELETE_AFTER_COMMIT
 from icecore.engine.repository.manifest_lists import inline_manifest
 from icecore.engine.repository.repository import Repository
 from icecore.engine.spec.content_file import DataFileContent, FileFormat
@@ -28,6 +29,7 @@ from icecore.engine.spec.snapshot import Snapshot
 from icecore.engine.storage.file_io import Storage
 from icecore.projections.entries.carried_entries import live_entries
 from icecore.projections.files.event_files import FOREIGN_METADATA
+from icecore.projections.files.metadata_cleanup import is_shared
 from icecore.projections.inspect.reachable_files import LEFT_OUT, foreign_sources
 from icecore.projections.verify.findings import Cause
 from icecore.projections.verify.verify_distinct import DistinctFiles, distinct
@@ -240,11 +242,15 @@ class _Gathering:
         failed = {f.location for f in self.faults}
         needed = manifests.keys() | {s.manifest_list or "" for s in metadata.snapshots} | failed
         named = {state.metadata_location, *(e.metadata_file for e in metadata.metadata_log)}
-        for row in self._repository.store.rows(MODELS, "files_of", stream=state.stream):
+        store, properties = self._repository.store, metadata.properties
+        # Another engine deletes earlier metadata files for the table that it registered anew in the same folder.
+        is_left = DELETE_AFTER_COMMIT.of(properties) and is_shared(store, state.stream, metadata.location)
+        for row in store.rows(MODELS, "files_of", stream=state.stream):
             location, kind = row["location"], row["kind"]
             may_go = location not in (named if kind == FOREIGN_METADATA else needed) and (
                 kind in _WRITTEN or kind == FOREIGN_METADATA
             )
+            may_go = may_go or (is_left and kind == "metadata" and (state.dropped or location not in named))
             listed = manifests.get(location)
             out[location] = NeededFile(
                 location, _WRITTEN.get(kind, METADATA), row["length"], row["sha256"], may_go, listed=listed

@@ -116,3 +116,26 @@ def test_a_table_of_theirs_that_cant_be_read_stands_in_nobodys_way(catalog: icec
         with pytest.raises(TableAlreadyExistsError, match="another engine"):
             make_table(again, "broken")
     assert peer_ids(catalog.path) == [1]
+
+
+def test_metadata_files_that_a_table_registered_anew_lets_go_are_not_missed(
+    catalog: icecore.Catalog, peer: SqlCatalog
+) -> None:
+    """Its folder is that of the one that was dropped: whoever commits deletes the files of either."""
+    asked = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+    table = make_table(catalog, properties=asked)
+    table.append(rows(1))
+    location = location_of(peer)
+    peer.drop_table("ns.t")
+    assert not catalog.table_exists("ns.t")
+    peer.register_table("ns.again", location)
+    again = catalog.load_table("ns.again")
+    again.append(rows(2))
+    for number in range(3, 6):
+        peer.load_table("ns.again").append(rows(number))
+        catalog.load_table("ns.again").append(rows(number + 10))
+    assert ids_of(catalog.load_table("ns.again")) == [1, 2, 3, 4, 5, 13, 14, 15]
+    assert not local(location).exists()
+    assert catalog.verify().problems == ()
+    catalog.rebuild()
+    assert catalog.verify().problems == ()
