@@ -5,10 +5,15 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
+from typing import TYPE_CHECKING
 
 from icecore.engine.errors import ValidationError
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsRead
+
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_PART = 2**20
 MOST_BYTES_OF_METADATA = 2**30
 """The most bytes of another engine's metadata file, compressed or not: more than any real one has."""
 
@@ -30,14 +35,22 @@ def decompress(data: bytes | str, where: str = "table metadata") -> bytes | str:
     return text
 
 
+def read_at_most(stream: SupportsRead[bytes], most: int) -> bytes:
+    """The bytes of a stream, cut at `most`, read in parts: at one go, memory would be taken for `most` of them."""
+    out = bytearray()
+    while len(out) < most and (part := stream.read(min(most - len(out), _PART))):
+        out += part
+    return bytes(out)
+
+
 def _gunzip(data: bytes, most: int) -> bytes:
-    return gzip.GzipFile(fileobj=io.BytesIO(data)).read(most)
+    return read_at_most(gzip.GzipFile(fileobj=io.BytesIO(data)), most)
 
 
 def _unzstd(data: bytes, most: int) -> bytes:
     import pyarrow as pa  # Slow to load, and few need it here.
 
-    return bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(most))
+    return read_at_most(pa.CompressedInputStream(pa.BufferReader(data), "zstd"), most)
 
 
 def compress(data: bytes, codec: str) -> bytes:

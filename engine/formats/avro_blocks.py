@@ -25,6 +25,7 @@ try:
 except ImportError:
     inflate = zlib  # type: ignore[misc]  # the calls used here are the same
 
+from icecore.engine.common.compressed_json import read_at_most
 from icecore.engine.errors import CorruptFileError, ValidationError
 
 MAGIC = b"Obj\x01"
@@ -245,11 +246,11 @@ def _decompressed(codec: str, data: bytes, most_bytes: int, where: str) -> bytes
             return out
         case "zstandard":
             with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
-                return bytes(stream.read(most_bytes))
+                return read_at_most(stream, most_bytes)
         case "bzip2":
-            return bz2.BZ2File(io.BytesIO(data)).read(most_bytes)
+            return read_at_most(bz2.BZ2File(io.BytesIO(data)), most_bytes)
         case "xz":
-            return lzma.LZMAFile(io.BytesIO(data)).read(most_bytes)
+            return read_at_most(lzma.LZMAFile(io.BytesIO(data)), most_bytes)
     raise CorruptFileError(f"{where}: the codec {codec!r} is not known")
 
 
