@@ -46,6 +46,8 @@ _TIMESTAMPS: dict[Any, PrimitiveType] = {
     _T.TIMESTAMP_NS: TimestampNanoType(),
     _T.TIMESTAMPTZ: TimestamptzType(),
 }
+_UNITS = {_T.TIMESTAMP_S: 1_000_000, _T.TIMESTAMP_MS: 1000}
+"""The microseconds in the unit of types whose casts round to it in DuckDB."""
 _BLOB_PART = re.compile(r"\\x([0-9a-fA-F]{2})|([^\\\x80-\U0010ffff])")
 
 
@@ -196,7 +198,10 @@ def _cast_to(value: Any, to: exp.DataType) -> Any:
 def _temporal(value: Any, kind: Any) -> Any:
     name = str(kind.value)
     if kind is _T.DATE or kind in _TIMESTAMPS:
-        return _moment(value, DateType() if kind is _T.DATE else _TIMESTAMPS[kind])
+        moment = _moment(value, DateType() if kind is _T.DATE else _TIMESTAMPS[kind])
+        if moment.value % _UNITS.get(kind, 1):
+            raise ExpressionError(f"it has a fraction of the unit of {name}, which would be rounded")
+        return moment
     if kind is _T.TIME and isinstance(value, (str, dt.time)):
         return TypedValue(TimeType(), parse_time_text(value) if isinstance(value, str) else time_of(value))
     if kind is _T.UUID and isinstance(value, (str, uuid.UUID)):
