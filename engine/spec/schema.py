@@ -121,13 +121,14 @@ class Schema:
         return frozenset(self._by_id)
 
     def find_field(self, name_or_id: str | int, case_sensitive: bool = True) -> NestedField:
-        """The field of that id or dotted name. Raises ValidationError naming the fields there are."""
-        if isinstance(name_or_id, int):
-            found = self._by_id.get(name_or_id)
-        else:
-            names = self._by_name if case_sensitive else self._by_lower_name
-            field_id = names.get(name_or_id if case_sensitive else name_or_id.lower())
-            found = None if field_id is None else self._by_id[field_id]
+        """The field of that id or dotted name; where case doesn't count, the field of exactly that name comes first.
+
+        Raises ValidationError naming the fields there are.
+        """
+        field_id = name_or_id if isinstance(name_or_id, int) else self._by_name.get(name_or_id)
+        if field_id is None and not case_sensitive:
+            field_id = self._by_lower_name.get(str(name_or_id).lower())
+        found = None if field_id is None else self._by_id.get(field_id)
         if found is None:
             known = abbreviated(f.name for f in self.fields)
             raise ValidationError(f"no column {name_or_id!r} in the schema; there are: {known}")

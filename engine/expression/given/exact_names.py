@@ -27,5 +27,5 @@ def with_exact_names(expression: Expression, schema: Schema) -> Expression:
 
 
 def exact_name(name: str, schema: Schema) -> str:
-    """The name of a column as the schema has it; an exact match comes first. Raises ValidationError for no column."""
-    return name if schema.has_name(name) else schema.name_of(schema.find_field(name, case_sensitive=False).field_id)
+    """The name of a column as the schema has it. Raises ValidationError for no column."""
+    return schema.name_of(schema.find_field(name, case_sensitive=False).field_id)

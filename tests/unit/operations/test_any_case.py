@@ -56,8 +56,15 @@ def test_of_two_columns_that_differ_in_case_the_named_one_is_meant(catalog: icec
     catalog.create_namespace("two")
     table = catalog.create_table("two.t", pa.schema([("a", pa.int64()), ("A", pa.int64())]))
     table.append([{"a": 1, "A": 2}, {"a": 2, "A": 1}])
+    scan = table.scan("A = 1", selected_fields=("A", "a"), case_sensitive=False)
+    assert scan.to_arrow().to_pylist() == [{"a": 2, "A": 1}]
+    assert scan.aggregate("max(A)", "max(a)").values == {"max(A)": 1, "max(a)": 2}
+    assert table.prefetch("A = 1", name="p", case_sensitive=False).scan.to_arrow().num_rows == 1
     table.delete("A = 1", case_sensitive=False)
     assert table.scan().to_arrow().to_pylist() == [{"a": 1, "A": 2}]
+    with table.update_schema(case_sensitive=False) as update:
+        update.rename_column("A", "b")
+    assert table.scan("B = 2", case_sensitive=False).to_arrow().to_pylist() == [{"a": 1, "b": 2}]
 
 
 def test_rows_by_the_name_that_the_parameter_had_before(catalog: icecore.Catalog) -> None:
