@@ -32,14 +32,15 @@ def to_json(expression: Expression, *, children: bool = False, inclusive: bool =
         raise too_deep() from None
 
 
-def from_json(obj: Any, schema: Schema | None = None) -> Expression:
+def from_json(obj: Any, schema: Schema | None = None, case_sensitive: bool = True) -> Expression:
     """The unbound expression of a JSON value in either spelling; it selects the rows for which the JSON is true.
 
     A schema is needed for references by id, for binary literals, and for numbers that stand for dates and times, as
-    Java's clients send them. Raises ExpressionError for anything that is no expression.
+    Java's clients send them; names are looked up in it in any case unless `case_sensitive`. Raises ExpressionError for
+    anything that is no expression.
     """
     try:
-        expression = ExpressionReader(schema).read(obj, False)
+        expression = ExpressionReader(schema, case_sensitive).read(obj, False)
         check_depth(expression)
         return expression
     except ExpressionError:

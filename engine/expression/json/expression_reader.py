@@ -58,6 +58,7 @@ class ExpressionReader:
     """A reader of expression JSON. `schema` resolves references by id, and types literals: see `from_json`."""
 
     schema: Schema | None
+    case_sensitive: bool
 
     def read(self, obj: Any, negate: bool) -> Expression:
         """The expression of a JSON value, or its opposite. Raises ExpressionError, ValidationError."""
@@ -146,9 +147,9 @@ class ExpressionReader:
             return IntegerType()
         if isinstance(transform, DayTransform):
             return DateType()
-        if self.schema is None or not self.schema.has_name(term.name):
+        if self.schema is None or not self.schema.has_name(term.name, self.case_sensitive):
             return None
-        source = self.schema.find_field(term.name)
+        source = self.schema.find_field(term.name, self.case_sensitive)
         return transform.result_type(source.primitive_type) if source.field_type.is_primitive else None
 
     def _is_floating(self, term: Term) -> bool:

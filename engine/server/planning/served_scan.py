@@ -151,12 +151,13 @@ def _bound(asked: ScanRequest, schema: Schema, latest: Schema) -> tuple[Schema, 
     ExpressionError.
     """
     try:
-        unbound = TRUE if asked.filter is None else from_json(asked.filter, schema)
+        unbound = TRUE if asked.filter is None else from_json(asked.filter, schema, asked.case_sensitive)
         return schema, bind(unbound, schema, asked.case_sensitive)
     except ExpressionError:
         if not asked.use_snapshot_schema or schema.schema_id == latest.schema_id:
             raise
-        return latest, bind(from_json(asked.filter, latest), latest, asked.case_sensitive)
+        unbound = from_json(asked.filter, latest, asked.case_sensitive)
+        return latest, bind(unbound, latest, asked.case_sensitive)
 
 
 def _appends(metadata: TableMetadata, asked: ScanRequest) -> list[Snapshot]:

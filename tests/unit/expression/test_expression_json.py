@@ -126,6 +126,21 @@ def test_nan_is_read_generously() -> None:
         assert all(s for s, n in zip(selected(from_json(obj, SCHEMA)), nan, strict=True) if n)
 
 
+def test_columns_in_any_case_have_the_values_of_their_types() -> None:
+    """Numbers that stand for dates, bytes, and NaN, as with the column's own name."""
+    greater = {"type": "gt", "term": "F", "value": 1}
+    day, data = {"type": "gt", "term": "D", "value": 19723}, {"type": "eq", "term": "BIN", "value": "00ff"}
+    for obj in (greater, {"type": "not", "child": greater}, day, data):
+        found = bind(from_json(obj, SCHEMA, case_sensitive=False), SCHEMA, case_sensitive=False)
+        assert found == bind(from_json(_in_lower_case(obj), SCHEMA), SCHEMA)
+
+
+def _in_lower_case(obj: Any) -> Any:
+    if not isinstance(obj, dict):
+        return obj
+    return {k: v.lower() if k == "term" else _in_lower_case(v) for k, v in obj.items()}
+
+
 @pytest.mark.parametrize(
     ("obj", "expected"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import uuid
 from collections.abc import Iterator
@@ -83,6 +84,13 @@ def test_a_filter_leaves_files_out_and_is_the_residual_of_the_others(rest: RestC
     newer = {"type": "eq", "left": {"type": "reference", "name": "id"}, "right": 9}
     assert planned(rest, filter=newer)[0]["residual-filter"] == newer
     assert planned(rest, filter={"type": "eq", "term": "ID", "value": 9}, case_sensitive=False)
+
+
+def test_a_column_in_any_case_is_compared_as_by_its_own_name(rest: RestClient, catalog: icecore.Catalog) -> None:
+    catalog.create_table("ns.dates", pa.schema([("d", pa.date32())])).append([{"d": dt.date(2024, 1, 2)}])
+    asked = {"filter": {"type": "gt", "term": "D", "value": 19723}, "case-sensitive": False}
+    answer = rest.post("/v1/namespaces/ns/tables/dates/plan", asked)
+    assert (answer.status, len(answer.json["file-scan-tasks"])) == (200, 1), answer.body
 
 
 def test_metrics_are_sent_of_the_columns_that_are_asked_for(rest: RestClient) -> None:
