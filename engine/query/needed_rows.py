@@ -6,12 +6,12 @@ a view, through a join. The conditions only leave files out: DuckDB compares the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import duckdb
-import orjson
 import pyarrow as pa
 from attrs import frozen
 
@@ -75,7 +75,7 @@ def needed_rows(
     """The rows and columns that a query needs of each stand-in. Raises duckdb.Error where DuckDB can't plan it."""
     ((_, plan),) = duck.rows(con, query(PLANS, "explained", query=sql), parameters)
     found: dict[str, list[tuple[list[str], set[int]]]] = {name: [] for name in schemas}
-    for node, conditions in _scans(orjson.loads(plan), ()):
+    for node, conditions in _scans(json.loads(plan), ()):
         columns = _texts(node["extra_info"].get("Projections"))
         owners = {name for name in schemas for c in columns if c.startswith(f"{name}_")}
         if len(owners) != 1:

@@ -254,12 +254,14 @@ def _preparation(
 
 @contextmanager
 def _duckdb_refusals(owner: str) -> Iterator[None]:
-    """A context in which DuckDB's errors become those of a wrong query."""
+    """A context in which DuckDB's errors, and those of too deep a query, become those of a wrong query."""
     try:
         with duck.ctrl_c():
             yield
     except duckdb.Error as e:
         raise ValidationError(f"{owner} can't be run: {reason(e)}") from e
+    except RecursionError:
+        raise ValidationError(f"{owner} is nested too deeply") from None
 
 
 def _planning_connection() -> duckdb.DuckDBPyConnection:

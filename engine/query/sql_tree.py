@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import duckdb
-import orjson
 from attrs import define, field
 
 from icecore.engine.common.identifiers import Identifier
@@ -29,7 +29,8 @@ def parsed(con: duckdb.DuckDBPyConnection, sql: str, owner: str) -> dict[str, An
         # DuckDB's tree ends a text there.
         raise ValidationError(f"{owner} must not hold a NUL: give such a value as a parameter, or by chr(0)")
     ((text,),) = duck.rows(con, query(TREES, "to_tree"), {"query": sql})
-    tree: dict[str, Any] = orjson.loads(text)
+    # Not by orjson, whose errors for what is too deep are of all kinds.
+    tree: dict[str, Any] = json.loads(text)
     if tree["error"] and tree["error_message"].startswith("Only SELECT"):
         if _PIVOTS.search(sql):
             raise ValidationError(f"{owner}: PIVOT needs the values that become columns: ON city IN ('Oslo', 'Rome')")
@@ -52,7 +53,7 @@ def has_star(tree: dict[str, Any]) -> bool:
 
 def sql_of(con: duckdb.DuckDBPyConnection, tree: dict[str, Any]) -> str:
     """The SQL of a tree."""
-    ((text,),) = duck.rows(con, query(TREES, "to_sql"), {"tree": orjson.dumps(tree).decode()})
+    ((text,),) = duck.rows(con, query(TREES, "to_sql"), {"tree": json.dumps(tree, ensure_ascii=False)})
     return str(text)
 
 

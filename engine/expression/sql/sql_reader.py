@@ -53,7 +53,10 @@ def understood_conditions(text: str) -> list[Expression]:
     Others are left out: functions have other meanings in a plan than in a filter. So is a NOT around a BETWEEN, because
     DuckDB prints one that excludes its bounds the same. Raises ExpressionError where the text can't be parsed.
     """
-    root = _parse(text)
+    try:
+        root = _parse(text)
+    except RecursionError:
+        raise ExpressionError("the condition is nested too deeply") from None
     reader = _Reader(Parameters.of(None, root))
     found: list[Expression] = []
     for node in _spine(root.unnest(), exp.And):

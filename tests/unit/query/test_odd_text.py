@@ -18,6 +18,25 @@ def test_a_nul_in_a_query_is_refused(catalog: icecore.Catalog) -> None:
     assert catalog.query("SELECT count(*) FROM ns.t WHERE s = $s", {"s": "a\0b"}).fetchall() == [(1,)]
 
 
+def test_a_deep_query_is_answered_or_refused(catalog: icecore.Catalog) -> None:
+    """A condition that is too deep to be understood leaves no file out; one too deep for DuckDB's tree is refused."""
+    table = catalog.create_table("ns.t", pa.schema([("a", pa.int64())]))
+    table.append([{"a": 1}, {"a": 2}])
+    deep = "a = 1"
+    for i in range(60):
+        deep = f"(({deep}) AND a < {i + 5} OR a = {-i})"
+    assert catalog.query(f"SELECT a FROM ns.t WHERE {deep}").fetchall() == [(1,)]
+    for terms in (150, 450, 900):
+        for sql in (
+            f"SELECT a FROM ns.t WHERE a = {'1 + ' * terms}1",
+            f"SELECT {'abs(' * terms}a{')' * terms} FROM ns.t",
+        ):
+            with pytest.raises(ValidationError, match="nest"):
+                catalog.query(sql)
+            with pytest.raises(ValidationError, match="nest"):
+                catalog.create_view("ns.v", sql)
+
+
 def test_a_number_at_the_end_is_no_other_column(catalog: icecore.Catalog) -> None:
     """A column that differs from another in case alone gets a number, but not the name of a third."""
     table = catalog.create_table("ns.t", pa.schema([(name, pa.int64()) for name in ("a", "A", "a_1")]))
