@@ -80,7 +80,7 @@ _LISTS = (exp.DataType.Type.LIST, exp.DataType.Type.ARRAY)
 def _parse(text: str) -> list[Any]:
     try:
         statements = sqlglot.parse(f"CREATE TABLE t (\n{_quoted_crs(text)}\n)", dialect=_Dialect)
-    except SqlglotError as e:
+    except (SqlglotError, RecursionError) as e:
         raise ValidationError(f"the schema {text!r} can't be understood: {parser_words(e)}") from e
     if len(statements) != 1 or not isinstance(statements[0], exp.Create):
         raise ValidationError(f"the schema {text!r} can't be understood")

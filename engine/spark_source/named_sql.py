@@ -80,7 +80,7 @@ class _Text:
         try:
             statements = sqlglot.parse(query, dialect=DIALECT)
             tokens = sqlglot.tokenize(query, dialect=DIALECT)
-        except sqlglot.errors.SqlglotError as e:
+        except (sqlglot.errors.SqlglotError, RecursionError) as e:
             raise ValidationError(f"the query can't be parsed: {e}") from e
         found = [s for s in statements if s is not None]
         if len(found) != 1 or not isinstance(found[0], exp.Query):

@@ -58,7 +58,7 @@ def transpile(sql: str, source: str, target: str) -> str:
         found = sqlglot.transpile(
             sql, read=source.lower(), write=target.lower(), unsupported_level=sqlglot.ErrorLevel.RAISE, pretty=True
         )
-    except sqlglot.errors.SqlglotError as e:
+    except (sqlglot.errors.SqlglotError, RecursionError) as e:
         raise ValidationError(f"the {source} SQL can't be translated to {target}: {e}") from e
     if len(found) != 1:
         raise ValidationError(f"the {source} SQL must be one query, found {len(found)} statements")

@@ -71,7 +71,7 @@ def spark_template(sql: str, owner: str) -> tuple[str, dict[str, Identifier], bo
     """
     try:
         statements = sqlglot.parse(sql, dialect=DIALECT)
-    except sqlglot.errors.SqlglotError as e:
+    except (sqlglot.errors.SqlglotError, RecursionError) as e:
         raise ValidationError(f"{owner}: its Spark SQL can't be parsed: {e}") from e
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise ValidationError(f"{owner}: its Spark SQL must be one query, found {sql[:80]!r}")

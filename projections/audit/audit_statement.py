@@ -24,7 +24,7 @@ def parse_statement(query: str) -> exp.Expression:
     try:
         with _quiet():
             statements = [s for s in sqlglot.parse(query, dialect="duckdb") if s is not None]
-    except sqlglot.errors.SqlglotError as e:
+    except (sqlglot.errors.SqlglotError, RecursionError) as e:
         raise ExpressionError(f"the query can't be parsed: {parser_words(e)}") from e
     if len(statements) != 1:
         raise ValidationError(f"expected one SQL statement, found {len(statements)}")

@@ -7,6 +7,9 @@ import pytest
 
 import icecore
 from icecore.engine.errors import ExpressionError, NoSuchSnapshotError, ValidationError
+from icecore.engine.evolution.schema_text import parse_schema
+from icecore.engine.view.view_dialects import transpile
+from icecore.engine.view.view_spark import spark_template
 
 
 def test_a_nul_in_a_query_is_refused(catalog: icecore.Catalog) -> None:
@@ -35,6 +38,19 @@ def test_a_deep_query_is_answered_or_refused(catalog: icecore.Catalog) -> None:
                 catalog.query(sql)
             with pytest.raises(ValidationError, match="nest"):
                 catalog.create_view("ns.v", sql)
+
+
+def test_text_that_is_too_deep_for_its_parser_is_refused(catalog: icecore.Catalog) -> None:
+    """Questions to the log, views in other dialects and schemas as text, as filters are."""
+    sql = f"SELECT {'abs(' * 400}1{')' * 400}"
+    for parse in (
+        catalog.sql,
+        lambda text: transpile(text, "duckdb", "spark"),
+        lambda text: spark_template(text, "the view"),
+        lambda _: parse_schema(f"a {'struct<a: ' * 400}int{'>' * 400}"),
+    ):
+        with pytest.raises(ValidationError, match="recursion depth"):
+            parse(sql)
 
 
 def test_a_number_at_the_end_is_no_other_column(catalog: icecore.Catalog) -> None:
