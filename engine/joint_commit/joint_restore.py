@@ -215,10 +215,10 @@ class _Restoration:
         if views.state(stream).position <= self.position:
             return None
 
-        def updates(_: int) -> list[ViewUpdate]:
-            return restored_view(then.metadata, views.state(stream).metadata)
+        def updates(at: int) -> list[ViewUpdate]:
+            return restored_view(then.metadata, views.state(stream).metadata, at)
 
-        return ViewChange(name, stream, [updates])
+        return ViewChange(name, stream, [updates], goes_back=True)
 
 
 def _is_nothing(updates: Callable[[TableMetadata], list[TableUpdate]], now: TableMetadata) -> bool:

@@ -32,11 +32,12 @@ from icecore.engine.log.namespaces import check_namespace_change, fold_namespace
 from icecore.engine.log.reader import extent_text
 from icecore.engine.log.store import EventStore
 from icecore.engine.repository.repository import Repository, TablePart
+from icecore.engine.revert.restore_state import version_back
 from icecore.engine.revert.revert_conflicts import later_commits, positions_text
 from icecore.engine.revert.revert_metadata import undone_properties
 from icecore.engine.revert.revert_table import revert_commands
 from icecore.engine.spec.updates.metadata_update import RemoveProperties, SetProperties
-from icecore.engine.spec.updates.view_update import SetCurrentViewVersion, ViewUpdate
+from icecore.engine.spec.updates.view_update import ViewUpdate
 
 
 def revert(
@@ -349,7 +350,7 @@ class _Opposite:
         before, after = (views.state_at(stream, p) for p in self._around)
         assert before is not None and after is not None, "a commit has a state before and after it"
 
-        def updates(_: int) -> list[ViewUpdate]:
+        def updates(at: int) -> list[ViewUpdate]:
             current = views.state(stream).metadata
             old, new = before.metadata, after.metadata
             out: list[ViewUpdate] = []
@@ -358,14 +359,14 @@ class _Opposite:
                 raise self._conflict(f"the properties {set_again} were set again")
             if old.location != new.location:
                 raise ValidationError(f"position {position}: the move of a view to another location can't be undone")
-            if old.current_version_id != new.current_version_id:
-                if current.current_version_id != new.current_version_id:
+            if old.current_version() != new.current_version():
+                if current.current_version() != new.current_version():
                     raise self._conflict("another version is the current one")
-                out.append(SetCurrentViewVersion(old.current_version_id))
+                out += version_back(old, current, at)
             if changed:
                 out.append(SetProperties(changed))
             if removed:
                 out.append(RemoveProperties(tuple(removed)))
             return out
 
-        return ViewChange(views.state(stream).identifier, stream, [updates])
+        return ViewChange(views.state(stream).identifier, stream, [updates], goes_back=True)

@@ -34,17 +34,20 @@ class _OfView(OnNoBranch):
 
 @define
 class ViewChange(_OfView):
-    """Changes of one view, in their order."""
+    """Changes of one view, in their order. One that goes back to what was may drop dialects that came since."""
 
     name: Identifier
     stream: str
     changes: list[UpdatesAt] = field(factory=list)
+    goes_back: bool = False
 
     def answered_by(self, event: Event) -> bool:
         return event.stream == self.stream and event.kind in (ev.VIEW_COMMITTED, ev.VIEW_CREATED)
 
     def append(self, desk: CommitTargets, transaction: WriteTransaction, provenance: Provenance) -> Sequence[Event]:
-        event = desk.views.commit_inside(transaction, self.stream, self._updates, provenance)
+        event = desk.views.commit_inside(
+            transaction, self.stream, self._updates, provenance, may_drop_dialects=self.goes_back
+        )
         return () if event is None else (event,)
 
     def _updates(self, at: int) -> list[ViewUpdate]:

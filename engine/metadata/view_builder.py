@@ -62,7 +62,7 @@ class ViewBuilder:
             self._apply(update)
         return self
 
-    def build(self) -> ViewMetadata:
+    def build(self, *, may_drop_dialects: bool = False) -> ViewMetadata:
         """The metadata after the commit. Raises InvalidViewError where something is missing or may not be dropped."""
         if self._uuid is None:
             raise InvalidViewError("a view needs a UUID")
@@ -71,7 +71,8 @@ class ViewBuilder:
         if not self._versions:
             raise InvalidViewError("a view needs a version")
         VIEW_METADATA_COMPRESSION.of(self._properties)
-        self._check_dialects()
+        if not may_drop_dialects:
+            self._check_dialects()
         versions, log = self._retained()
         return ViewMetadata(
             view_uuid=self._uuid,

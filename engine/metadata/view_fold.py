@@ -126,7 +126,8 @@ def _committed(
     state: ViewState | None, event: Event, updates: Iterable[ViewUpdate], identifier: Identifier
 ) -> ViewState:
     base = state.metadata if state else None
-    metadata = ViewBuilder(base, event.recorded_at_ms).apply(updates).build()
+    # Which dialects it may drop was decided when it was committed.
+    metadata = ViewBuilder(base, event.recorded_at_ms).apply(updates).build(may_drop_dialects=True)
     version = state.metadata_version + 1 if state else 0
     first = ViewState(event.stream, event.stream_version, event.position, event.hash, identifier, metadata, "", version)
     return _written(evolve(first, dropped=state.dropped if state else False), event, metadata, version)

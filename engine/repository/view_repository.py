@@ -168,13 +168,15 @@ class ViewRepository:
         updates_at: UpdatesAt,
         provenance: Provenance,
         requirements: Sequence[ViewRequirement] = (),
+        *,
+        may_drop_dialects: bool = False,
     ) -> Event | None:
         """Commits as `commit`, inside of a write transaction that the caller holds; None where nothing changes."""
         state = self.live_state(stream)
         self.repository.foreign.check(state)
         self._check_requirements(state, requirements)
         at = transaction.next_recorded_at_ms()
-        accepted = _accepted(state, updates_at(at), at)
+        accepted = _accepted(state, updates_at(at), at, may_drop_dialects=may_drop_dialects)
         if not accepted:
             return None
         asserted = [AssertViewUuid(state.metadata.view_uuid).to_dict()]
@@ -305,10 +307,12 @@ class ViewRepository:
                 self._after(row["stream"])
 
 
-def _accepted(base: ViewState | None, updates: Iterable[ViewUpdate], at: int) -> list[dict[str, Any]]:
+def _accepted(
+    base: ViewState | None, updates: Iterable[ViewUpdate], at: int, *, may_drop_dialects: bool = False
+) -> list[dict[str, Any]]:
     """The updates with all that they were assigned, as they stand in the event; checked as a whole."""
     builder = _built(base, updates, at)
-    builder.build()
+    builder.build(may_drop_dialects=may_drop_dialects)
     return [u.to_dict() for u in builder.changes]
 
 

@@ -106,19 +106,25 @@ def _sort_order(then: TableMetadata, now: TableMetadata) -> list[TableUpdate]:
     return [AddSortOrder(evolve(wanted, order_id=order_id)), SetDefaultSortOrder(order_id)]
 
 
-def restored_view(then: ViewMetadata, now: ViewMetadata) -> list[ViewUpdate]:
-    """The updates from `now` to the location, version and properties of `then`; a version that went comes again."""
+def restored_view(then: ViewMetadata, now: ViewMetadata, at: int) -> list[ViewUpdate]:
+    """The updates from `now` to the location, version and properties of `then`; `at` is their time, as in an event."""
     out: list[ViewUpdate] = []
     if then.location != now.location:
         out.append(SetLocation(then.location))
-    version = then.current_version()
-    if now.current_version_id != then.current_version_id:
-        if any(v.version_id == version.version_id for v in now.versions):
-            out.append(SetCurrentViewVersion(version.version_id))
-        else:
-            again = evolve(version, schema_id=LAST_ADDED)
-            out += [AddSchema(then.schema()), AddViewVersion(again), SetCurrentViewVersion(LAST_ADDED)]
+    out += version_back(then, now, at)
     return [*out, *property_updates(now.properties, then.properties)]
+
+
+def version_back(then: ViewMetadata, now: ViewMetadata, at: int) -> list[ViewUpdate]:
+    """The updates that make the current version of `then` current at a time; one that went is made again.
+
+    The id of one that went may be that of another version by now.
+    """
+    version = then.current_version()
+    if version in now.versions:
+        return [SetCurrentViewVersion(version.version_id)]
+    again = evolve(version, schema_id=LAST_ADDED, timestamp_ms=at)
+    return [AddSchema(then.schema()), AddViewVersion(again), SetCurrentViewVersion(LAST_ADDED)]
 
 
 def expiry_of(store: EventStore, stream: str, snapshot_id: int, after: int) -> Event | None:

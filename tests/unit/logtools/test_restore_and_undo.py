@@ -324,3 +324,37 @@ def test_a_namespace_that_those_inside_of_it_implied_was_created_later(catalog: 
     assert catalog.load_namespace_properties("a") == {} and catalog.list_namespaces("a") == [("a", "x")]
     catalog.create_namespace("a")
     assert catalog.verify().ok
+
+
+def test_a_version_of_a_view_comes_back_whose_id_another_one_has(catalog: icecore.Catalog) -> None:
+    """The ids of versions that a short history lets go are given again; each way back finds the definition of then."""
+    view = catalog.create_view("ns.v", "SELECT 1 AS a", properties={"version.history.num-entries": "3"})
+    then = view.replace("SELECT 2 AS a").current_version()
+    position = catalog.position
+    view.set_current_version(1).set_properties({"version.history.num-entries": "1"})
+    assert view.replace("SELECT 3 AS a").current_version().version_id == then.version_id
+    end = catalog.position
+    catalog.restore(position, table="ns.v")
+    assert view.refresh().to_arrow().to_pydict() == {"a": [2]} and view.schema().find_field("a")
+    assert view.history()[-1].timestamp_ms == catalog.log(limit=1)["recorded_at"][0].value
+    assert catalog.restore(position, table="ns.v") == catalog.position == end + 1
+    catalog.revert(end + 1)
+    assert view.refresh().to_arrow().to_pydict() == {"a": [3]}
+    catalog.revert(position + 1, through=end)
+    assert view.refresh().to_arrow().to_pydict() == {"a": [2]}
+    assert catalog.verify().ok
+
+
+def test_the_way_back_of_a_view_may_drop_dialects_that_came_since(catalog: icecore.Catalog) -> None:
+    view = catalog.create_view("ns.v", "SELECT 1 AS a")
+    position = catalog.position
+    both = {"spark": "SELECT 2 a"}
+    view.replace("SELECT 2 AS a", representations=both)
+    catalog.restore(position, dry_run=True)
+    catalog.restore(position)
+    assert view.refresh().current_version().dialects == {"duckdb"}
+    view.replace("SELECT 2 AS a", representations=both)
+    catalog.revert(catalog.position)
+    assert view.refresh().current_version().dialects == {"duckdb"}
+    catalog.rebuild()
+    assert catalog.verify().ok
