@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from icecore.engine.errors import LostLogWarning, MovedWarehouseWarning, ReadOnlyError, StorageError
+from icecore.engine.errors import LostLogWarning, MovedWarehouseWarning, ReadOnlyError, StorageError, ValidationError
 from icecore.engine.log.location_mapping import storage_of
 from icecore.engine.log.lock.held_log import has_content, wal_path
 from icecore.engine.log.read_models import ReadModels
@@ -84,9 +84,11 @@ def open_warehouse(
     """Opens a warehouse folder, and finishes what a crash left unfinished in it.
 
     Raises StorageError, ReadOnlyError, CorruptLogError, WarehouseLockedError, ValidationError for a root that is no
-    location.
+    location and for an empty name.
     """
     path = local_folder(path)
+    if not name:
+        raise ValidationError("the catalog of a warehouse needs a name that is not empty")
     if create and not read_only:
         _make_folder(path)
     if (path / CLONE_NOTE).exists() and not (path / LOG_FILE).exists():

@@ -89,6 +89,7 @@ class EventStore(EventReader):
         super().__init__(path, create=create, read_only=read_only, lock_timeout_s=lock_timeout_s, durable=durable)
         self._relocations: Relocations | None = None
         self._has_read_models = False
+        self.is_new = False
         self._one_by_one_until = 0.0
         self.request_keys = RequestKeys(self)
         self.groups = WriteGroups(self._write_group, lock_timeout_s)
@@ -106,6 +107,7 @@ class EventStore(EventReader):
 
         with self._locked():
             if "event" not in Database(connection, execute_plugins=False).table_names():
+                self.is_new = True
                 create_tables(connection)
                 self.execute(MODELS, "set_warehouse", key="log-format", value=LOG_FORMAT_VERSION)
                 self.execute(MODELS, "set_warehouse", key=FOLDERS_KNOWN, value="0")

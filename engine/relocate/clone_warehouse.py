@@ -140,6 +140,9 @@ def _noted(target: Path, note: dict[str, str]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise StorageError(f"can't make the folder {target}: {e.strerror or e}") from e
+        try:
             file = stack.enter_context(place.open("a+b"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.path.samestat(os.fstat(file.fileno()), place.stat()):

@@ -26,10 +26,10 @@ DEMO_FOLDER = "demo-warehouse"
 def init(settings: Settings, name: str | None) -> None:
     """Make a warehouse folder, or say that it is one."""
     from icecore.engine.catalog.catalog import DEFAULT_CATALOG_NAME
-    from icecore.engine.catalog.warehouse import LOG_FILE, has_log
+    from icecore.engine.catalog.warehouse import LOG_FILE
 
-    is_new = not has_log(Path(settings.path))
-    with icecore.open(settings.path, name=name or DEFAULT_CATALOG_NAME) as catalog:
+    with icecore.open(settings.path, name=DEFAULT_CATALOG_NAME if name is None else name) as catalog:
+        is_new = catalog._warehouse.store.is_new
         if name is not None and catalog.name != name:
             raise ValidationError(f"{catalog.path} is a warehouse already, and its catalog is called {catalog.name!r}")
         log = catalog.path / LOG_FILE

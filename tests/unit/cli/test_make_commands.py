@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,14 @@ def test_init_makes_a_warehouse_once(run: Run, run_json: RunJson, warehouse: Pat
         "new": False,
     }
     assert "'lake'" in run("init", "--name", "pond", code=1).stderr
+
+
+def test_init_tells_a_new_log_from_another_programs_database(run: Run, run_json: RunJson, warehouse: Path) -> None:
+    """An empty name is refused before anything is made."""
+    assert "not empty" in run("init", "--name", "", code=1).stderr and not warehouse.exists()
+    warehouse.mkdir()
+    sqlite3.connect(warehouse / "icecore.db").execute("CREATE TABLE t (a)").connection.close()
+    assert run_json("init")["new"] and not run_json("init")["new"]
 
 
 def test_create_takes_every_option(run: Run, run_json: RunJson, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from core_tables import digests, ids_of, local, make_table, peer_ids, pyiceberg_catalog, rows
 
 import icecore
-from icecore.engine.errors import MovedWarehouseError, ValidationError, WarehouseLockedError
+from icecore.engine.errors import MovedWarehouseError, StorageError, ValidationError, WarehouseLockedError
 
 
 @pytest.fixture
@@ -159,6 +159,12 @@ def test_two_clones_to_one_folder(lake: Path) -> None:
 
     icecore.clone_warehouse(lake, new, progress=progress)
     assert peer_ids(new) == [1, 3, 4, 5]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="a folder in which none can be made")
+def test_a_clone_to_where_no_folder_can_be_made(lake: Path) -> None:
+    with pytest.raises(StorageError, match="can't make the folder /proc/new: No such file"):
+        icecore.clone_warehouse(lake, "/proc/new")
 
 
 @pytest.mark.parametrize("metadata_only", [False, True])
