@@ -158,8 +158,13 @@ def _position_deletes(task: FileScanTask) -> list[ContentFile]:
 
 
 def worth_merging(tasks: Sequence[FileScanTask], metadata: TableMetadata) -> list[FileScanTask]:
-    """The data files whose position deletes are to be merged: several files, in v3 any that is no deletion vector."""
-    return [t for t in tasks if _is_worth_it(t, metadata.format_version)]
+    """The data files whose position deletes are to be merged: several files, in v3 any that is no deletion vector.
+
+    With each come those that share delete files with it: such a file goes only where all of these have merged ones.
+    """
+    worthy = {t.file.file_path for t in tasks if _is_worth_it(t, metadata.format_version)}
+    groups = sharing_deletes([t for t in tasks if _position_deletes(t)], metadata) if worthy else ()
+    return [t for group in groups if any(t.file.file_path in worthy for t in group) for t in group]
 
 
 def sharing_deletes(tasks: Sequence[FileScanTask], metadata: TableMetadata) -> list[list[FileScanTask]]:

@@ -37,6 +37,26 @@ def test_sp5_deletes_of_both_zeros_are_of_two_partitions(
     assert catalog.verify(deep=True).ok
 
 
+@pytest.mark.parametrize("then", ["file", "partition"])
+@pytest.mark.parametrize("partial", ["false", "true"])
+def test_a_merge_of_deletes_that_files_share_is_done_once(catalog: icecore.Catalog, then: str, partial: str) -> None:
+    """A file that only shares a delete file is merged too: that one would stay, and each call would write another."""
+    shared = {"write.delete.mode": "merge-on-read", "write.delete.granularity": "partition"}
+    table = make_table(catalog, format_version=2, properties=shared)
+    table.append(rows(1, 2, 3))
+    table.append(rows(4, 5, 6))
+    table.delete("id in (1, 4)")
+    table.delete("id = 2")
+    table.set_properties({"write.delete.granularity": then})
+    options = {"partial-progress.enabled": partial}
+    result = table.rewrite_position_delete_files(options=options)
+    assert (result.removed_delete_files, result.added_delete_files) == (2, 1 if then == "partition" else 2)
+    assert [len(task.delete_files) for task in table.scan().plan_files()] == [1, 1] and ids_of(table) == [3, 5, 6]
+    position = catalog.position
+    assert table.rewrite_position_delete_files(options=options).added_delete_files == 0
+    assert catalog.position == position
+
+
 def test_sp5_nan_of_other_bits_is_the_same_partition(catalog: icecore.Catalog) -> None:
     """Others write it as their processor made it; such a file takes the place of all that are there."""
     data = pa.table({"id": [1], "x": [math.nan]})
