@@ -107,9 +107,8 @@ def retained(metadata: TableMetadata, name: str, **settings: int) -> Updates:
 def _moved(metadata: TableMetadata, name: str, ref: SnapshotRef, snapshot_id: int) -> Updates:
     if name == MAIN_BRANCH and metadata.current_snapshot_id != snapshot_id:
         check_required(metadata, metadata.find_snapshot(snapshot_id))
-    moved = evolve(ref, snapshot_id=snapshot_id)
-    return [] if metadata.refs.get(name) == moved else [SetSnapshotRef(name, moved)]
+    return _changed(name, metadata.refs.get(name), evolve(ref, snapshot_id=snapshot_id))
 
 
-def _changed(name: str, before: SnapshotRef, after: SnapshotRef) -> Updates:
+def _changed(name: str, before: SnapshotRef | None, after: SnapshotRef) -> Updates:
     return [] if before == after else [SetSnapshotRef(name, after)]

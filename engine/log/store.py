@@ -89,6 +89,7 @@ class EventStore(EventReader):
         super().__init__(path, create=create, read_only=read_only, lock_timeout_s=lock_timeout_s, durable=durable)
         self._relocations: Relocations | None = None
         self._has_read_models = False
+        # Whether this store made the log in its file, which may have been another program's.
         self.is_new = False
         self._one_by_one_until = 0.0
         self.request_keys = RequestKeys(self)
